@@ -1,0 +1,172 @@
+package chain
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	"github.com/plimsoll-attest/plimsoll/envelope"
+	"github.com/plimsoll-attest/plimsoll/internal/mismatch"
+	"github.com/plimsoll-attest/plimsoll/internal/strictjson"
+)
+
+// MaxLineBytes bounds a line, its LF included.
+const MaxLineBytes = 64 << 20
+
+// ErrLine is wrapped when bytes are not a line of the format.
+var ErrLine = errors.New("line")
+
+// A Line is one line of a bundle. Empty members are left out of its text.
+//
+// An answered call has Request, Response and Envelope; an unanswered one has no
+// Response; the close of a session has the Envelope alone; a checkpoint has none
+// of them. Every line of a linked bundle has a Link.
+type Line struct {
+	Request  []byte         `json:"request"`  // protobuf bytes of plimsoll.v1.RunRequest
+	Response []byte         `json:"response"` // protobuf bytes of plimsoll.v1.RunResponse
+	Envelope *dsse.Envelope `json:"envelope"`
+	Link     *dsse.Envelope `json:"link"`
+}
+
+// A ParsedLine is a line and the digests that links speak of, as 64 lower-case
+// hex digits.
+type ParsedLine struct {
+	Line
+	Digest      string // the whole text without its LF: the next link's previous_sha256
+	EntryDigest string // the text with the link left out: entry_sha256; "{}" has one too
+}
+
+// HasEntry reports whether there is content besides the link.
+func (l *Line) HasEntry() bool {
+	return len(l.Request) > 0 || len(l.Response) > 0 || !empty(l.Envelope)
+}
+
+// ParseLine reads a line, given without its LF. It accepts exactly the texts
+// that AppendLine writes: the line is written again from what was read and
+// compared. Errors wrap ErrLine; for a spelling that differs, a *SpellingError.
+func ParseLine(raw []byte) (*ParsedLine, error) {
+	if len(raw) >= MaxLineBytes {
+		return nil, tooLong()
+	}
+	l := new(ParsedLine)
+	if err := strictjson.Unmarshal(raw, &l.Line); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLine, err)
+	}
+	scratch := scratches.Get().(*[]byte)
+	canonical := appendEntry((*scratch)[:0], &l.Line)
+	entry := len(canonical)
+	canonical = closeLine(canonical, &l.Line)
+	if !bytes.Equal(raw, canonical) {
+		return nil, spelling(raw, canonical)
+	}
+	if cap(canonical) <= maxKept {
+		*scratch = canonical
+		scratches.Put(scratch)
+	}
+
+	sum := sha256.Sum256(raw)
+	l.Digest = hex.EncodeToString(sum[:])
+	l.EntryDigest = entryDigest(raw[:entry])
+	return l, nil
+}
+
+// scratches are buffers for canonical text. Ones grown past maxKept are left to
+// the collector, so that one huge line does not hold its memory for good.
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxKept = 1 << 20
+
+// entryDigest is the digest of an entry, given open: without its last brace.
+func entryDigest(open []byte) string {
+	h := sha256.New()
+	h.Write(open)
+	h.Write([]byte{'}'})
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// AppendLine appends the text of l without an LF, in its one spelling
+// (docs/bundle-format.md, "Lines").
+func AppendLine(dst []byte, l *Line) []byte {
+	return closeLine(appendEntry(dst, l), l)
+}
+
+// appendEntry appends the members of the entry and leaves the object open.
+func appendEntry(dst []byte, l *Line) []byte {
+	dst = append(dst, '{')
+	start := len(dst)
+	if len(l.Request) > 0 {
+		dst = append(dst, `"request":`...)
+		dst = strictjson.AppendBase64(dst, l.Request)
+	}
+	if len(l.Response) > 0 {
+		dst = appendName(dst, start, `"response":`)
+		dst = strictjson.AppendBase64(dst, l.Response)
+	}
+	if !empty(l.Envelope) {
+		dst = appendName(dst, start, `"envelope":`)
+		dst = envelope.Append(dst, l.Envelope)
+	}
+	return dst
+}
+
+// closeLine appends the link to an open entry and closes the object.
+func closeLine(dst []byte, l *Line) []byte {
+	if !empty(l.Link) {
+		if dst[len(dst)-1] != '{' {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `"link":`...)
+		dst = envelope.Append(dst, l.Link)
+	}
+	return append(dst, '}')
+}
+
+func appendName(dst []byte, start int, name string) []byte {
+	if len(dst) > start {
+		dst = append(dst, ',')
+	}
+	return append(dst, name...)
+}
+
+// empty reports whether an envelope is one that is left out.
+func empty(e *dsse.Envelope) bool {
+	return e == nil || e.PayloadType == "" && e.Payload == "" && e.Signatures == nil
+}
+
+// A SpellingError says that a line is JSON but not the one spelling of what it
+// holds. At is the offset in the line of the first byte that differs.
+type SpellingError struct {
+	At         int
+	Have, Want string
+}
+
+func (e *SpellingError) Error() string {
+	return mismatch.New(ErrLine, "not the canonical spelling: byte "+strconv.Itoa(e.At), e.Have, e.Want).Error()
+}
+
+// Unwrap returns ErrLine.
+func (e *SpellingError) Unwrap() error { return ErrLine }
+
+func spelling(raw, canonical []byte) error {
+	at := 0
+	for at < len(raw) && at < len(canonical) && raw[at] == canonical[at] {
+		at++
+	}
+	const shown = 32
+	return &SpellingError{
+		At:   at,
+		Have: string(raw[at:min(len(raw), at+shown)]),
+		Want: string(canonical[at:min(len(canonical), at+shown)]),
+	}
+}
+
+func tooLong() error {
+	return mismatch.New(ErrLine, "length", fmt.Sprintf("over %d bytes", MaxLineBytes),
+		fmt.Sprintf("at most %d bytes with its newline", MaxLineBytes))
+}
