@@ -99,6 +99,9 @@ func (a *Appender) Checkpoint() error {
 	return err
 }
 
+// linkBytes is room for the statement of a link.
+const linkBytes = 640
+
 // write links line and writes it.
 func (a *Appender) write(line *Line, linkTo func(entryDigest string) statement.Link) (uint64, error) {
 	if a.broken != nil {
@@ -109,7 +112,7 @@ func (a *Appender) write(line *Line, linkTo func(entryDigest string) statement.L
 	link.Index, link.PreviousSHA256 = a.end.Lines+1, a.end.Digest
 
 	var err error
-	if line.Link, err = a.signer.Sign(statement.AppendLink(nil, link)); err != nil {
+	if line.Link, err = a.signer.Sign(statement.AppendLink(make([]byte, 0, linkBytes), link)); err != nil {
 		return 0, fmt.Errorf("sign a link: %w", err)
 	}
 	text := closeLine(a.buf, line)

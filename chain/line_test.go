@@ -3,10 +3,12 @@ package chain_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -168,7 +170,8 @@ func TestLineBound(t *testing.T) {
 	}
 }
 
-// FuzzParseLine: what parses is written again byte for byte.
+// FuzzParseLine: what parses is written again byte for byte, and is what a plain
+// JSON reader finds in the same bytes.
 func FuzzParseLine(f *testing.F) {
 	for _, raw := range bundletest.Lines(seed(f))[4:] {
 		f.Add(raw)
@@ -184,6 +187,10 @@ func FuzzParseLine(f *testing.F) {
 		}
 		if again := chain.AppendLine(nil, &l.Line); !bytes.Equal(again, raw) {
 			t.Fatalf("have %s, want %s", again, raw)
+		}
+		var plain chain.Line
+		if err := json.Unmarshal(raw, &plain); err != nil || !reflect.DeepEqual(plain, l.Line) {
+			t.Fatalf("have %+v, want %+v (%v)", l.Line, plain, err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package statement
 
 import (
+	"bytes"
 	"strconv"
 
 	"github.com/plimsoll-attest/plimsoll/internal/strictjson"
@@ -24,6 +25,9 @@ func ParseLink(payload []byte) (Link, error) {
 	var l Link
 	if !named(payload, bundleLinkSubject) {
 		return Link{}, unknown(payload, BundleLinkType)
+	}
+	if l, ok := scanLink(payload); ok && bytes.Equal(payload, AppendLink(make([]byte, 0, len(payload)), l)) {
+		return l, nil
 	}
 	if err := decode(payload, BundleLinkType, &l); err != nil {
 		return Link{}, err

@@ -67,6 +67,9 @@ func ParseRecord(payload []byte) (*record.Record, error) {
 	if !named(payload, runRecordSubject) {
 		return nil, unknown(payload, RunRecordType)
 	}
+	if r, ok := scanRecord(payload); ok && bytes.Equal(payload, AppendRecord(make([]byte, 0, len(payload)), &r)) {
+		return &r, nil
+	}
 	var p runRecord
 	if err := decode(payload, RunRecordType, &p); err != nil {
 		return nil, err

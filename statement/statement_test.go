@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -236,7 +237,8 @@ func TestOtherKinds(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 // FuzzParse: what parses as a statement is written again byte for byte, but for
-// the spellings that version 4 leaves open.
+// the spellings that version 4 leaves open, and is what a plain JSON reader
+// finds in the same bytes.
 func FuzzParse(f *testing.F) {
 	entries, links := payloads(f, "seed-session/bundle.jsonl")
 	for _, p := range append(entries, links...) {
@@ -245,18 +247,30 @@ func FuzzParse(f *testing.F) {
 	v4 := sample
 	v4.Version, v4.Instance = 4, "k8s-pod-uid:0a1b"
 	f.Add(statement.AppendRecord(nil, &v4))
+	plain := func(t *testing.T, payload []byte, read any) {
+		p := reflect.New(reflect.TypeOf(read))
+		s := struct{ Predicate any }{p.Interface()}
+		if err := json.Unmarshal(payload, &s); err != nil || !reflect.DeepEqual(p.Elem().Interface(), read) {
+			t.Errorf("%s: have %+v, want %+v (%v)", payload, read, p.Elem(), err)
+		}
+	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		if l, err := statement.ParseLink(payload); err == nil && !bytes.Equal(statement.AppendLink(nil, l), payload) {
-			t.Errorf("link %s is not written as it was read", payload)
+		if l, err := statement.ParseLink(payload); err == nil {
+			plain(t, payload, l)
+			if !bytes.Equal(statement.AppendLink(nil, l), payload) {
+				t.Errorf("link %s is not written as it was read", payload)
+			}
 		}
 		e, err := statement.ParseEntry(payload)
 		switch {
 		case err != nil:
 		case e.Close != nil:
+			plain(t, payload, *e.Close)
 			if !bytes.Equal(statement.AppendClose(nil, *e.Close), payload) {
 				t.Errorf("close %s is not written as it was read", payload)
 			}
 		default:
+			plain(t, payload, jsonRecord(*e.Record))
 			again := statement.AppendRecord(nil, e.Record)
 			if e.Record.Version == 4 {
 				r, err := statement.ParseRecord(again)
@@ -268,6 +282,27 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// jsonRecord is a record under the member names of its statement.
+type jsonRecord struct {
+	Version          uint32 `json:"version"`
+	RequestSHA256    string `json:"request_sha256"`
+	ResultSHA256     string `json:"result_sha256"`
+	Provider         string `json:"provider"`
+	Isolation        string `json:"isolation"`
+	Environment      string `json:"environment"`
+	SoftwareIdentity string `json:"software_identity"`
+	SoftwareRuleID   string `json:"software_rule_id"`
+	Instance         string `json:"instance"`
+	Policy           string `json:"policy"`
+	StartedUnixMS    int64  `json:"started_unix_ms"`
+	EndedUnixMS      int64  `json:"ended_unix_ms"`
+	Session          string `json:"session"`
+	Sequence         uint64 `json:"sequence"`
+	PreviousSHA256   string `json:"previous_sha256"`
+	Unanswered       string `json:"unanswered"`
+	RecordSHA256     string `json:"record_sha256"`
 }
 
 func ExampleParseEntry() {

@@ -20,8 +20,8 @@ func TestShow(t *testing.T) {
 		"zero\u200bwidth":             `"zero\u200bwidth"`,
 		"\xff":                        `"\xff"`,
 		"é":                           `"é"`,
-		strings.Repeat("a", 128):       strings.Repeat("a", 128),
-		strings.Repeat("a", 129):       strings.Repeat("a", 128) + "…",
+		strings.Repeat("a", 128):      strings.Repeat("a", 128),
+		strings.Repeat("a", 129):      strings.Repeat("a", 128) + "…",
 		strings.Repeat("é", 65):       `"` + strings.Repeat("é", 64) + `"…`,
 		"x" + strings.Repeat("é", 65): `"x` + strings.Repeat("é", 63) + `"…`,
 	} {
