@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/plimsoll-attest/plimsoll/internal/filelock"
+	"github.com/plimsoll-attest/plimsoll/verify"
+)
+
+// A stateFile is the file in which verify remembers a bundle's end.
+type stateFile struct {
+	path string
+	was  []byte // content when it was read; nil when there was no file
+}
+
+// stateWait is how long another run may take to replace the file. It does so
+// when its verdict is there, so this is the time of writing a few bytes.
+const stateWait = 5 * time.Second
+
+// openState reads the remembered end. It is nil on first sight, when there is
+// no file.
+func openState(path string) (*stateFile, *verify.State, error) {
+	// A link keeps pointing to the file that is replaced.
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	s := &stateFile{path: path}
+	var err error
+	if s.was, err = s.read(); err != nil || s.was == nil {
+		return s, nil, err
+	}
+	state, err := verify.ParseState(s.was)
+	return s, state, err
+}
+
+// read returns the file's content, nil when there is no file.
+func (s *stateFile) read() ([]byte, error) {
+	info, err := os.Stat(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fileError(err)
+	case !info.Mode().IsRegular():
+		return nil, errors.New("not a regular file")
+	}
+	data, err := readBounded(s.path, verify.MaxStateBytes+1)
+	if err == nil && data == nil {
+		data = []byte{}
+	}
+	return data, err
+}
+
+// A stateUpdate is a new state, written and locked, that has not yet taken the
+// old one's place.
+type stateUpdate struct {
+	file *os.File
+	path string // of the file to be replaced
+}
+
+// prepare writes the new state beside the old one. The old one must be what
+// was read: another run may have remembered a later end since, and what this
+// run verified has not been held against that.
+//
+// The name of the new file is always the same and its lock is what lets one run
+// at a time replace the old one. A run that was killed leaves it behind, which
+// does no harm.
+func (s *stateFile) prepare(ctx context.Context, state *verify.State) (*stateUpdate, error) {
+	f, err := lockNew(ctx, s.path+".new")
+	if err != nil {
+		return nil, err
+	}
+	u := &stateUpdate{file: f, path: s.path}
+	if err := u.write(s, verify.FormatState(state)); err != nil {
+		u.abort()
+		return nil, err
+	}
+	return u, nil
+}
+
+// lockNew opens or creates the file and locks it, and once more whenever another
+// run has renamed it in between.
+func lockNew(ctx context.Context, path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, fileError(err))
+		}
+		switch current, err := lockCurrent(ctx, f); {
+		case current:
+			return f, nil
+		case err != nil:
+			f.Close()
+			return nil, fmt.Errorf("%s: %w", path, fileError(err))
+		}
+		f.Close()
+	}
+}
+
+// lockCurrent locks f and reports whether its path still leads to it.
+func lockCurrent(ctx context.Context, f *os.File) (bool, error) {
+	if err := filelock.Lock(ctx, f, stateWait); err != nil {
+		return false, err
+	}
+	locked, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Lstat(f.Name())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !named.Mode().IsRegular():
+		return false, errors.New("not a regular file")
+	}
+	return os.SameFile(locked, named), nil
+}
+
+func (u *stateUpdate) write(s *stateFile, text []byte) error {
+	now, err := s.read()
+	switch {
+	case err != nil:
+		return err
+	case bytes.Equal(now, text): // another run verified the same
+	case !bytes.Equal(now, s.was) || (now == nil) != (s.was == nil):
+		return errors.New("changed by another run meanwhile, verify again")
+	}
+	if err := u.file.Chmod(0o600); err != nil && runtime.GOOS != "windows" {
+		return fileError(err)
+	}
+	if err := u.file.Truncate(0); err != nil {
+		return fileError(err)
+	}
+	if _, err := u.file.WriteAt(text, 0); err != nil {
+		return fileError(err)
+	}
+	if err := u.file.Sync(); err != nil {
+		return fileError(err)
+	}
+	return nil
+}
+
+// commit puts the new state in the place of the old one.
+func (u *stateUpdate) commit() error {
+	if runtime.GOOS == "windows" {
+		u.file.Close() // no open file can be renamed there
+	} else {
+		defer u.file.Close()
+	}
+	if err := os.Rename(u.file.Name(), u.path); err != nil {
+		return err
+	}
+	// The rename itself must outlive a crash, or the state would go back.
+	dir, err := os.Open(filepath.Dir(u.path))
+	if err != nil {
+		return fileError(err)
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && runtime.GOOS != "windows" {
+		return fileError(err)
+	}
+	return nil
+}
+
+// abort leaves the old state as it is, and nothing beside it.
+func (u *stateUpdate) abort() {
+	os.Remove(u.file.Name())
+	u.file.Close()
+}
