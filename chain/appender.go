@@ -136,8 +136,8 @@ func (a *Appender) write(line *Line, linkTo func(entryDigest string) statement.L
 	a.end.Lines++
 	a.end.Digest = hex.EncodeToString(sum[:])
 	a.end.Offset += int64(len(text))
-	if cap(a.buf) > maxKept {
-		a.buf = nil
+	if cap(a.buf) > 1<<20 {
+		a.buf = nil // one huge line does not hold its memory for good
 	}
 	return a.end.Lines, nil
 }

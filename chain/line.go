@@ -1,13 +1,11 @@
 package chain
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
@@ -56,22 +54,19 @@ func ParseLine(raw []byte) (*ParsedLine, error) {
 	}
 	l := new(ParsedLine)
 	if !scanLine(raw, &l.Line) {
-		if err := strictjson.Unmarshal(raw, &l.Line); err != nil {
+		if err := strictjson.UnmarshalToCompare(raw, &l.Line); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrLine, err)
 		}
 	}
-	scratch := scratches.Get().(*[]byte)
-	canonical := appendEntry((*scratch)[:0], &l.Line)
-	entry := len(canonical)
-	canonical = closeLine(canonical, &l.Line)
-	if !bytes.Equal(raw, canonical) {
-		return nil, spelling(raw, canonical)
+	entry := 0 // length of the entry's text, without the closing brace
+	at, have, want := strictjson.Differs(raw, func(dst []byte) []byte {
+		dst = appendEntry(dst, &l.Line)
+		entry = len(dst)
+		return closeLine(dst, &l.Line)
+	})
+	if at >= 0 {
+		return nil, &SpellingError{At: at, Have: have, Want: want}
 	}
-	if cap(canonical) <= maxKept {
-		*scratch = canonical
-		scratches.Put(scratch)
-	}
-
 	sum := sha256.Sum256(raw)
 	l.Digest = hex.EncodeToString(sum[:])
 	l.EntryDigest = entryDigest(raw[:entry])
@@ -118,12 +113,6 @@ func scanEnvelope(s *strictjson.Scan) *dsse.Envelope {
 	s.Literal(`}]}`)
 	return e
 }
-
-// scratches are buffers for canonical text. Ones grown past maxKept are left to
-// the collector, so that one huge line does not hold its memory for good.
-var scratches = sync.Pool{New: func() any { return new([]byte) }}
-
-const maxKept = 1 << 20
 
 // entryDigest is the digest of an entry, given open: without its last brace.
 func entryDigest(open []byte) string {
@@ -195,19 +184,6 @@ func (e *SpellingError) Error() string {
 
 // Unwrap returns ErrLine.
 func (e *SpellingError) Unwrap() error { return ErrLine }
-
-func spelling(raw, canonical []byte) error {
-	at := 0
-	for at < len(raw) && at < len(canonical) && raw[at] == canonical[at] {
-		at++
-	}
-	const shown = 32
-	return &SpellingError{
-		At:   at,
-		Have: string(raw[at:min(len(raw), at+shown)]),
-		Want: string(canonical[at:min(len(canonical), at+shown)]),
-	}
-}
 
 func tooLong() error {
 	return mismatch.New(ErrLine, "length", fmt.Sprintf("over %d bytes", MaxLineBytes),

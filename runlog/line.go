@@ -1,7 +1,6 @@
 package runlog
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -83,14 +82,14 @@ func ParseLine(raw []byte) (*Line, error) {
 	}
 	l := new(Line)
 	if !scanLine(raw, l) {
-		if err := strictjson.Unmarshal(raw, l); err != nil {
+		if err := strictjson.UnmarshalToCompare(raw, l); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrLine, err)
 		}
 	}
 	// One spelling: with two, the line that was checked and the line that
 	// somebody else reads in the same bytes could differ.
-	if canonical := AppendLine(make([]byte, 0, len(raw)), l); !bytes.Equal(raw, canonical) {
-		return nil, spelling(raw, canonical)
+	if at, have, want := strictjson.Differs(raw, func(dst []byte) []byte { return AppendLine(dst, l) }); at >= 0 {
+		return nil, mismatch.New(ErrLine, "not the canonical spelling: byte "+strconv.Itoa(at), have, want)
 	}
 	if err := l.check(); err != nil {
 		return nil, err
@@ -173,16 +172,6 @@ func appendEnd(dst []byte, e *End) []byte {
 	dst = append(dst, `,"sessions":`...)
 	dst = strconv.AppendUint(dst, e.Sessions, 10)
 	return append(dst, '}')
-}
-
-func spelling(raw, canonical []byte) error {
-	at := 0
-	for at < len(raw) && at < len(canonical) && raw[at] == canonical[at] {
-		at++
-	}
-	const shown = 32
-	return mismatch.New(ErrLine, "not the canonical spelling: byte "+strconv.Itoa(at),
-		string(raw[at:min(len(raw), at+shown)]), string(canonical[at:min(len(canonical), at+shown)]))
 }
 
 func tooLong() error {

@@ -23,7 +23,7 @@ func ParseClose(payload []byte) (Close, error) {
 	if err := decode(payload, SessionCloseType, &c); err != nil {
 		return Close{}, err
 	}
-	if err := exact(payload, AppendClose(nil, c)); err != nil {
+	if err := exact(payload, func(dst []byte) []byte { return AppendClose(dst, c) }); err != nil {
 		return Close{}, err
 	}
 	return c, nil

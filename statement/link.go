@@ -1,7 +1,6 @@
 package statement
 
 import (
-	"bytes"
 	"strconv"
 
 	"github.com/plimsoll-attest/plimsoll/internal/strictjson"
@@ -26,13 +25,15 @@ func ParseLink(payload []byte) (Link, error) {
 	if !named(payload, bundleLinkSubject) {
 		return Link{}, unknown(payload, BundleLinkType)
 	}
-	if l, ok := scanLink(payload); ok && bytes.Equal(payload, AppendLink(make([]byte, 0, len(payload)), l)) {
+	write := func(dst []byte) []byte { return AppendLink(dst, l) }
+	var ok bool
+	if l, ok = scanLink(payload); ok && exact(payload, write) == nil {
 		return l, nil
 	}
 	if err := decode(payload, BundleLinkType, &l); err != nil {
 		return Link{}, err
 	}
-	if err := exact(payload, AppendLink(nil, l)); err != nil {
+	if err := exact(payload, write); err != nil {
 		return Link{}, err
 	}
 	return l, nil

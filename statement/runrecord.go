@@ -67,16 +67,18 @@ func ParseRecord(payload []byte) (*record.Record, error) {
 	if !named(payload, runRecordSubject) {
 		return nil, unknown(payload, RunRecordType)
 	}
-	if r, ok := scanRecord(payload); ok && bytes.Equal(payload, AppendRecord(make([]byte, 0, len(payload)), &r)) {
+	r, ok := scanRecord(payload)
+	write := func(dst []byte) []byte { return AppendRecord(dst, &r) }
+	if ok && exact(payload, write) == nil {
 		return &r, nil
 	}
 	var p runRecord
 	if err := decode(payload, RunRecordType, &p); err != nil {
 		return nil, err
 	}
-	r := record.Record(p)
-	canonical := AppendRecord(make([]byte, 0, len(payload)), &r)
-	if bytes.Equal(payload, canonical) {
+	r = record.Record(p)
+	err := exact(payload, write)
+	if err == nil {
 		return &r, nil
 	}
 	if r.Version == 4 {
@@ -84,7 +86,7 @@ func ParseRecord(payload []byte) (*record.Record, error) {
 			return &r, nil
 		}
 	}
-	return nil, exact(payload, canonical)
+	return nil, err
 }
 
 // AppendRecord appends the run-record statement of r.

@@ -92,7 +92,7 @@ func decode[P any](payload []byte, predicateType string, p *P) error {
 		return mismatch.New(ErrStatement, "payload", fmt.Sprint(len(payload), " bytes"), fmt.Sprint("at most ", MaxBytes))
 	}
 	var s envelopeOf[P]
-	if err := strictjson.Unmarshal(payload, &s); err != nil {
+	if err := strictjson.UnmarshalToCompare(payload, &s); err != nil {
 		return fmt.Errorf("%w: not a %s statement: %w", ErrStatement, short(predicateType), err)
 	}
 	*p = s.Predicate
@@ -112,21 +112,14 @@ func unknown(payload []byte, want string) error {
 	return mismatch.New(ErrStatement, "payload starts with", string(payload[:min(len(payload), 64)]), header)
 }
 
-// exact compares a payload with the one spelling of what was read from it.
-func exact(payload, canonical []byte) error {
-	if bytes.Equal(payload, canonical) {
+// exact compares a payload with the one spelling, which write appends, of what
+// was read from it.
+func exact(payload []byte, write func([]byte) []byte) error {
+	at, have, want := strictjson.Differs(payload, write)
+	if at < 0 {
 		return nil
 	}
-	at := 0
-	for at < len(payload) && at < len(canonical) && payload[at] == canonical[at] {
-		at++
-	}
-	return mismatch.New(ErrStatement, fmt.Sprintf("not in its exact form: byte %d", at),
-		around(payload, at), around(canonical, at))
-}
-
-func around(b []byte, at int) string {
-	return string(b[at:min(len(b), at+32)])
+	return mismatch.New(ErrStatement, fmt.Sprintf("not in its exact form: byte %d", at), have, want)
 }
 
 func short(predicateType string) string {

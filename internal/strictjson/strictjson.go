@@ -10,13 +10,17 @@
 //
 // Nesting is bounded by the target: a member that the target does not have is
 // refused at its name, so hostile depth is never walked into. Targets must
-// therefore hold no map, interface or raw value.
+// therefore hold no map, interface or raw value. A member of another JSON kind
+// than the target's is passed over before it is refused, whatever it holds; its
+// names are kept meanwhile by Unmarshal and not by UnmarshalToCompare.
 package strictjson
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -30,10 +34,22 @@ var strict = json.JoinOptions(
 	jsontext.AllowInvalidUTF8(false),
 )
 
+// compared leaves repeated names to the comparison, which finds them for
+// nothing. To find them while reading takes a set of all names: a line of 64 MiB
+// that is one object of a wrong kind would cost half a minute and a gigabyte.
+var compared = json.JoinOptions(strict, jsontext.AllowDuplicateNames(true))
+
 // Unmarshal decodes data, which must be exactly one JSON value, into v. Errors
 // name the byte offset and, where there is one, the member.
-func Unmarshal(data []byte, v any) error {
-	err := json.Unmarshal(data, v, strict)
+func Unmarshal(data []byte, v any) error { return unmarshal(data, v, strict) }
+
+// UnmarshalToCompare is Unmarshal for a value that the caller writes again and
+// compares with data. It takes repeated names, which that comparison refuses:
+// nothing is ever written with a name twice.
+func UnmarshalToCompare(data []byte, v any) error { return unmarshal(data, v, compared) }
+
+func unmarshal(data []byte, v any, options json.Options) error {
+	err := json.Unmarshal(data, v, options)
 	if err == nil {
 		return nil
 	}
@@ -54,6 +70,34 @@ func Unmarshal(data []byte, v any) error {
 	}
 	return err
 }
+
+// Differs writes a value again, with write, which appends its text to what it is
+// given, and reports where that is not data: the first byte that differs, and
+// what is there and what would be. At is -1 when the text is data.
+func Differs(data []byte, write func([]byte) []byte) (at int, have, want string) {
+	scratch := scratches.Get().(*[]byte)
+	text := write((*scratch)[:0])
+	if bytes.Equal(data, text) {
+		at = -1
+	} else {
+		for at < len(data) && at < len(text) && data[at] == text[at] {
+			at++
+		}
+		const shown = 32
+		have = string(data[at:min(len(data), at+shown)])
+		want = string(text[at:min(len(text), at+shown)])
+	}
+	// Memory grown for one huge value is left to the collector.
+	if cap(text) <= maxKept {
+		*scratch = text
+		scratches.Put(scratch)
+	}
+	return at, have, want
+}
+
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxKept = 1 << 20
 
 const lowerHex = "0123456789abcdef"
 

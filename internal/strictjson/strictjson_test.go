@@ -2,6 +2,8 @@ package strictjson_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -78,6 +80,39 @@ func TestMillionMembers(t *testing.T) {
 	})
 	if allocs > 1000 {
 		t.Errorf("%v allocations for a refusal at the first member", allocs)
+	}
+}
+
+// TestToCompare: repeated names pass, nothing else does that Unmarshal refuses.
+func TestToCompare(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`{"a":"x","a":"y"}`: true,
+		`{"z":1}`:           false,
+		`{"A":"x"}`:         false,
+		`{}{}`:              false,
+		"{\"a\":\"\xff\"}":  false,
+	} {
+		if err := strictjson.UnmarshalToCompare([]byte(text), new(target)); (err == nil) != ok {
+			t.Errorf("%s: have %v, want accepted %v", text, err, ok)
+		}
+	}
+}
+
+// TestWrongKind: the names of a huge object where none belongs are not kept.
+func TestWrongKind(t *testing.T) {
+	text := []byte(`{"a":{`)
+	for i := range 200_000 {
+		text = fmt.Appendf(text, `"%x":0,`, i)
+	}
+	text = append(text, `"z":0}}`...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if strictjson.UnmarshalToCompare(text, new(target)) == nil {
+		t.Fatal("accepted")
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("%d bytes allocated to refuse %d", n, len(text))
 	}
 }
 
