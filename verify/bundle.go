@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
@@ -97,6 +98,8 @@ func (o *Options) check() error {
 	switch {
 	case len(o.Keys) == 0:
 		return errors.New("no public key given")
+	case slices.ContainsFunc(o.Keys, func(k *envelope.PublicKey) bool { return k == nil || k.ID() == "" }):
+		return errors.New("a public key that holds no key")
 	case o.Unlinked && o.State != nil:
 		return errors.New("a remembered end needs a linked bundle")
 	}
@@ -118,6 +121,7 @@ type verifier struct {
 	good     chain.Mark // after the last checkpoint with no session open
 	sessions Sessions
 	tally    *tally
+	unruled  uint64 // calls of version 1, whose request has a software rule
 	// The line that the state remembers: its digest, and where it starts.
 	stateHas    string
 	stateOffset int64
@@ -231,9 +235,12 @@ func readBatch(lines *chain.Reader, b *batch) (*batch, error) {
 
 // chooseKey picks the key that the first line names, which all others must be
 // signed by too. A key ID is a hint: it chooses, the signature decides. When no
-// key is named, the first serves to find the refusal.
+// key is named, it is one that did sign, so that the reason for the refusal does
+// not depend on the order of the keys; else the first serves to find it.
 func (v *verifier) chooseKey(first []byte) {
-	v.key = v.opts.Keys[0]
+	if v.key = v.opts.Keys[0]; len(v.opts.Keys) == 1 {
+		return
+	}
 	line, err := chain.ParseLine(first)
 	if err != nil {
 		return
@@ -251,6 +258,12 @@ func (v *verifier) chooseKey(first []byte) {
 				v.key = k
 				return
 			}
+		}
+	}
+	for _, k := range v.opts.Keys {
+		if _, err := envelope.Verify(signed, k); !errors.Is(err, envelope.ErrSignature) {
+			v.key = k
+			return
 		}
 	}
 }
@@ -447,7 +460,10 @@ func (v *verifier) count(x *examined) {
 		r.LastEndedUnixMS = rec.EndedUnixMS
 	}
 	r.Calls++
-	r.Tiers[rec.Isolation]++
+	r.countTier(rec.Isolation)
+	if rec.Version == 1 && x.exchange.Request.SoftwareRule.ID() != "" {
+		v.unruled++
+	}
 	if rec.Unanswered != "" {
 		r.Unanswered++
 	}
@@ -507,6 +523,6 @@ func (v *verifier) finish() error {
 			return whole(err)
 		}
 	}
-	v.report.Checks = v.report.checks(&v.opts)
+	v.report.Checks = v.report.checks(&v.opts, v.unruled)
 	return nil
 }

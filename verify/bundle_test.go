@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-attest/plimsoll/chain"
 	"github.com/plimsoll-attest/plimsoll/envelope"
 	"github.com/plimsoll-attest/plimsoll/internal/bundletest"
+	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/statement"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
@@ -107,6 +108,66 @@ func TestNoKey(t *testing.T) {
 	_, err := verify.Bundle(t.Context(), bytes.NewReader(bundletest.Linked(bundletest.Harness)), verify.Options{})
 	if _, ok := verify.CheckOf(err); err == nil || ok {
 		t.Errorf("have %v, want an error that is no refusal", err)
+	}
+}
+
+func TestEmptyKey(t *testing.T) {
+	for _, k := range []*envelope.PublicKey{nil, {}} {
+		_, err := verify.Bundle(t.Context(), bytes.NewReader(bundletest.Linked(bundletest.Harness)), verify.Options{Keys: []*envelope.PublicKey{bundletest.Harness.Public, k}})
+		if _, ok := verify.CheckOf(err); err == nil || ok {
+			t.Errorf("have %v, want an error that is no refusal", err)
+		}
+	}
+}
+
+// TestUnnamedKey: why a link that names no key is refused does not depend on the
+// order in which the keys were given.
+func TestUnnamedKey(t *testing.T) {
+	w := bundletest.NewWriter(bundletest.Harness)
+	line := chain.Line{}
+	link := bundletest.Harness.Envelope(statement.AppendLink(nil, statement.Link{Index: 1, Checkpoint: true}))
+	link.Signatures[0].KeyID = ""
+	line.Link = link
+	w.Raw(chain.AppendLine(nil, &line))
+	for _, given := range [][]*envelope.PublicKey{
+		keys(bundletest.Harness),
+		keys(bundletest.Harness, bundletest.Stranger),
+		keys(bundletest.Stranger, bundletest.Harness),
+	} {
+		refused(t, w.Bundle(), verify.Options{Keys: given}, verify.CheckStatement, 1)
+	}
+}
+
+// TestTiersBound: tiers are free text, and a report does not grow with it.
+func TestTiersBound(t *testing.T) {
+	var entries []bundletest.Entry
+	for i := range 40 {
+		c := bundletest.JavaScript("", "1", "1\n")
+		c.Request.MinimumIsolation = ""
+		c.Record.Isolation = fmt.Sprint("tier-", i)
+		if i == 0 {
+			c.Record.Isolation = strings.Repeat("x", 65)
+		}
+		c.Response.Isolation = c.Record.Isolation
+		entries = append(entries, c.Seal().Entry())
+	}
+	r := accepted(t, bundletest.Linked(bundletest.Harness, entries...), verify.Options{Keys: keys(bundletest.Harness)})
+	if len(r.Tiers) != 32 || r.OtherTiers != 8 {
+		t.Errorf("have %d tiers and %d others, want 32 and 8", len(r.Tiers), r.OtherTiers)
+	}
+}
+
+// TestVersion1Rule: a version 1 record speaks of no software, so the report does
+// not say that a rule was met.
+func TestVersion1Rule(t *testing.T) {
+	c := bundletest.JavaScript("a", "1", "1\n").Version(1)
+	c.Request.SoftwareRule = &record.SoftwareRule{Mode: "exact", Identities: []string{bundletest.ImageOne}}
+	bundle := bundletest.Unlinked(bundletest.Harness, c.Seal().Entry())
+	r := accepted(t, bundle, verify.Options{Keys: keys(bundletest.Harness), Unlinked: true})
+	for _, check := range r.Checks {
+		if check.Name == "floor" && !strings.Contains(check.Detail, "rule of 1 call of version 1 was not checked") {
+			t.Errorf("have %q", check.Detail)
+		}
 	}
 }
 
@@ -223,6 +284,8 @@ func TestExpected(t *testing.T) {
 		"empty":                             {"\n \n", two, false},
 		"a call without a trace ID":         {"call-1\ncall-2\n\n", bundle, false},
 		"another case":                      {"Call-1\ncall-2\n", two, false},
+		"another white space":               {"call-1\u00a0\ncall-2\n", two, false},
+		"a line of another white space":     {"call-1\ncall-2\n\u2003\n", two, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list, err := verify.ParseExpected(strings.NewReader(c.list))

@@ -29,14 +29,15 @@ const (
 )
 
 // ParseExpected reads a list: one item a line, followed after a space or tab by
-// a label that means nothing; blank lines mean nothing. White space at either
-// end of a line is dropped, a carriage return with it.
+// a label that means nothing; blank lines mean nothing. Spaces and tabs at the
+// start of a line and a carriage return at its end are dropped, and no other
+// white space: an item is compared byte by byte.
 func ParseExpected(r io.Reader) (*Expected, error) {
 	e := new(Expected)
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxExpectLine)
 	for n := 1; lines.Scan(); n++ {
-		item := strings.TrimSpace(lines.Text())
+		item := strings.TrimLeft(lines.Text(), " \t") // Scan drops the carriage return
 		if label := strings.IndexAny(item, " \t"); label >= 0 {
 			item = item[:label]
 		}
@@ -141,14 +142,19 @@ func (t *tally) result() error {
 		return mismatch.New(ErrExpect, "the list mixes request digests and trace IDs",
 			fmt.Sprintf("%d digests, %d others", d, t.list.count-d), "one kind")
 	}
-	var missing []string
+	var missing []string // the first few by name, of what may be millions
 	lacking := 0
-	for _, item := range slices.Sorted(maps.Keys(t.left)) {
-		if n := t.left[item]; n > 0 {
-			if lacking += n; len(missing) < maxNamed {
-				missing = append(missing, mismatch.Show(item))
-			}
+	for item, n := range t.left {
+		if n == 0 {
+			continue
 		}
+		lacking += n
+		at, _ := slices.BinarySearch(missing, item)
+		missing = slices.Insert(missing, at, item)
+		missing = missing[:min(len(missing), maxNamed)]
+	}
+	for i, item := range missing {
+		missing[i] = mismatch.Show(item)
 	}
 	if lacking == 0 && t.surplus == 0 {
 		return nil

@@ -18,7 +18,11 @@ type Report struct {
 	Sessions    uint64 // closed, those without a call included
 	Checkpoints uint64
 	Signatures  uint64 // verified: one an envelope, one a link
-	Tiers       map[string]uint64
+	// Tiers counts the calls of each tier; the empty one is none stated. A tier
+	// is free text of the runner's: those longer than 64 bytes, and all but the
+	// first 32 different ones, are counted in OtherTiers.
+	Tiers      map[string]uint64
+	OtherTiers uint64
 	// FirstStartedUnixMS and LastEndedUnixMS are the smallest start and largest
 	// end of all calls, by the runner's clock; 0 without calls.
 	FirstStartedUnixMS int64
@@ -41,8 +45,22 @@ func (r *Report) State() *State {
 	return &State{Lines: r.End.Lines, Digest: r.End.Digest, KeyID: r.KeyID}
 }
 
-// checks lists what opts asked for and r found.
-func (r *Report) checks(opts *Options) []CheckResult {
+const (
+	maxTierBytes = 64
+	maxTiers     = 32
+)
+
+func (r *Report) countTier(tier string) {
+	if _, seen := r.Tiers[tier]; !seen && (len(tier) > maxTierBytes || len(r.Tiers) == maxTiers) {
+		r.OtherTiers++
+		return
+	}
+	r.Tiers[tier]++
+}
+
+// checks lists what opts asked for and r found. unruled calls have a rule that
+// their record says nothing of.
+func (r *Report) checks(opts *Options, unruled uint64) []CheckResult {
 	held := func(name, format string, args ...any) CheckResult {
 		return CheckResult{Name: name, Checked: true, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -54,11 +72,15 @@ func (r *Report) checks(opts *Options) []CheckResult {
 	} else {
 		list = append(list, skipped("links", "an unlinked bundle: single runs or whole sessions can have been cut or moved unseen"))
 	}
+	rule := ""
+	if unruled > 0 {
+		rule = fmt.Sprintf("; the software rule of %s of version 1 was not checked, its record states no software", count(unruled, "call"))
+	}
 	list = append(list,
 		held("signatures", "good: %s by key %s", count(r.Signatures, "signature"), r.KeyID),
 		held("statements", "whole: %s, %s", count(r.Calls, "run record"), count(r.Sessions, "session close")),
 		held("stored", "as their records state: %s", count(r.Calls, "stored call")),
-		held("floor", "floor and software rule of its own request met, by the runner's word: %s", count(r.Calls, "call")),
+		held("floor", "floor and software rule of its own request met, by the runner's word: %s%s", count(r.Calls, "call"), rule),
 		held("chain", "complete and closed: %s", count(r.Sessions, "session")),
 	)
 	if r.Linked {

@@ -1,10 +1,12 @@
 package verify
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/plimsoll-attest/plimsoll/internal/mismatch"
 	"github.com/plimsoll-attest/plimsoll/record"
@@ -18,18 +20,19 @@ var ErrChain = errors.New("chain")
 // run log. The zero value has seen none. Calls of different sessions and single
 // runs may be interleaved; only the order inside a session counts.
 //
-// It keeps some hundred bytes for each session seen, closed ones included: a
-// closed session must not be opened again.
+// It keeps a digest of each session that was closed, since none may be opened
+// again: some 60 bytes each.
 type Sessions struct {
-	bySession map[string]*session
-	open      int
+	// Both are by the digest of the fingerprint, which is any text.
+	open   map[[sha256.Size]byte]*session
+	closed map[[sha256.Size]byte]struct{}
 }
 
 type session struct {
-	calls   uint64
-	last    string // record_sha256 of the last call
-	closed  bool
-	version uint32 // of the first call: 1, 2 for 2 and 3, 4
+	fingerprint string // as shown: the first bytes of what is not one
+	calls       uint64
+	last        string // record_sha256 of the last call
+	version     uint32 // of the first call: 1, 2 for 2 and 3, 4
 }
 
 // Call takes the next call's record. Errors wrap ErrChain.
@@ -37,24 +40,27 @@ func (s *Sessions) Call(rec *record.Record) error {
 	if rec.Session == "" {
 		return checkSingle(rec)
 	}
-	st, seen := s.bySession[rec.Session]
+	key := sha256.Sum256([]byte(rec.Session))
+	st, seen := s.open[key]
 	if !seen {
-		st = new(session)
+		st = &session{fingerprint: strings.Clone(rec.Session[:min(len(rec.Session), maxFingerprint)])}
 	}
 	family := versionFamily(rec.Version)
 	switch {
-	case st.closed:
+	case s.Closed(rec.Session):
 		return fmt.Errorf("%w: a call after the close of session %s", ErrChain, mismatch.Show(rec.Session))
 	case rec.Sequence != st.calls+1:
 		return mismatch.New(ErrChain, "sequence", number(rec.Sequence), number(st.calls+1))
 	case rec.PreviousSHA256 != st.last:
 		return mismatch.New(ErrChain, "previous_sha256 is not the session's last record", rec.PreviousSHA256, st.last)
-	case st.calls > 0 && family != st.version:
+	case seen && family != st.version:
 		return mismatch.New(ErrChain, "record version in a session that began with another", number(uint64(rec.Version)), number(uint64(st.version)))
 	}
 	if !seen {
-		s.add(rec.Session, st)
-		s.open++
+		if s.open == nil {
+			s.open = make(map[[sha256.Size]byte]*session)
+		}
+		s.open[key] = st
 	}
 	st.calls++
 	st.last, st.version = rec.RecordSHA256, family
@@ -77,71 +83,57 @@ func checkSingle(rec *record.Record) error {
 // Close takes a session's close. One of a session that no call was seen of must
 // count zero calls. Errors wrap ErrChain.
 func (s *Sessions) Close(c *statement.Close) error {
-	st, seen := s.bySession[c.Session]
+	key := sha256.Sum256([]byte(c.Session))
+	st, seen := s.open[key]
 	if !seen {
 		st = new(session)
 	}
 	switch {
 	case c.Session == "":
 		return fmt.Errorf("%w: a close of no session", ErrChain)
-	case st.closed:
+	case s.Closed(c.Session):
 		return fmt.Errorf("%w: a second close of session %s", ErrChain, mismatch.Show(c.Session))
 	case c.Calls != st.calls:
 		return mismatch.New(ErrChain, "calls of the session", number(c.Calls), number(st.calls))
 	case c.LastRecordSHA256 != st.last:
 		return mismatch.New(ErrChain, "last_record_sha256", c.LastRecordSHA256, st.last)
 	}
-	if seen {
-		s.open--
-	} else {
-		s.add(c.Session, st)
+	delete(s.open, key)
+	if s.closed == nil {
+		s.closed = make(map[[sha256.Size]byte]struct{})
 	}
-	st.closed = true
+	s.closed[key] = struct{}{}
 	return nil
 }
 
-func (s *Sessions) add(fingerprint string, st *session) {
-	if s.bySession == nil {
-		s.bySession = make(map[string]*session)
-	}
-	s.bySession[fingerprint] = st
-}
-
 // Open returns how many sessions have calls and no close.
-func (s *Sessions) Open() int { return s.open }
-
-// Seen returns how many sessions there were, closed ones and empty ones included.
-func (s *Sessions) Seen() int { return len(s.bySession) }
+func (s *Sessions) Open() int { return len(s.open) }
 
 // Closed reports whether the session has been closed.
 func (s *Sessions) Closed(fingerprint string) bool {
-	st, ok := s.bySession[fingerprint]
-	return ok && st.closed
+	_, closed := s.closed[sha256.Sum256([]byte(fingerprint))]
+	return closed
 }
 
 // OpenSessions returns the fingerprints of the open sessions, sorted, with the
 // number of calls of each.
 func (s *Sessions) OpenSessions() []OpenSession {
 	var open []OpenSession
-	for fingerprint, st := range s.bySession {
-		if !st.closed {
-			open = append(open, OpenSession{Session: fingerprint, Calls: st.calls})
-		}
+	for _, st := range s.open {
+		open = append(open, OpenSession{Session: st.fingerprint, Calls: st.calls})
 	}
-	slices.SortFunc(open, func(a, b OpenSession) int {
-		if a.Session < b.Session {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(open, func(a, b OpenSession) int { return strings.Compare(a.Session, b.Session) })
 	return open
 }
 
 // An OpenSession is a session with calls and no close.
 type OpenSession struct {
-	Session string
+	Session string // the fingerprint; of a longer text, the first 64 bytes
 	Calls   uint64
 }
+
+// maxFingerprint is how long a fingerprint is.
+const maxFingerprint = 64
 
 // versionFamily maps record versions that may stand in one session to one
 // number: a daemon speaks one protocol, and versions 2 and 3 are of one.
