@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // normalise gives long flags that were written with one dash their second one:
@@ -52,4 +54,31 @@ func subcommand(root *cobra.Command, name string) *cobra.Command {
 		}
 	}
 	return nil
+}
+
+// onceOnly makes every flag that has one value refuse a second one. The last of
+// two would win without a word, and what the first asked for be checked by
+// nobody.
+func onceOnly(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+			if _, list := flag.Value.(pflag.SliceValue); !list {
+				flag.Value = &once{Value: flag.Value}
+			}
+		})
+	}
+}
+
+// once is a flag's value that can be set once.
+type once struct {
+	pflag.Value
+	set bool
+}
+
+func (o *once) Set(text string) error {
+	if o.set {
+		return errors.New("given twice")
+	}
+	o.set = true
+	return o.Value.Set(text)
 }

@@ -82,20 +82,26 @@ func (flags *inspectFlags) run(ctx context.Context, std *streams, name string) e
 func (flags *inspectFlags) verified(ctx context.Context, std *streams,
 	p *printer, name string, src *source, opts verify.Options,
 ) error {
+	var first io.Reader = src
 	again := src.file
 	if !src.regular {
-		spool, err := newSpool(src)
+		// What can be read only once is kept as it is verified, and no more of it.
+		spool, err := newSpool()
 		if err != nil {
 			return err
 		}
 		defer spool.remove()
 		again = spool.file
+		first = io.TeeReader(src, spool.file)
 	}
-	report, err := bundleOf(ctx, again, opts)
+	report, err := bundleOf(ctx, first, opts)
 	v := &verdict{bundle: name, report: report, err: err}
 	printText(std, v)
 	if err != nil && (exitCode(err) != exitRefused || !flags.unverified) {
 		return err
+	}
+	if _, copyErr := io.Copy(io.Discard, first); copyErr != nil { // what follows a refused line
+		return fileError(copyErr)
 	}
 	if _, seekErr := again.Seek(0, io.SeekStart); seekErr != nil {
 		return fileError(seekErr)
@@ -107,7 +113,7 @@ func (flags *inspectFlags) verified(ctx context.Context, std *streams,
 		return err
 	}
 	if flags.unlinked {
-		p.heading("Trace IDs, durations and advice are covered by no signature in a bundle without links.")
+		p.heading("In a bundle without links no signature covers trace IDs, durations, advice, unknown fields and software rules of version 1 calls.")
 	}
 	opts.Entry = p.entry
 	second, err := bundleOf(ctx, again, opts)
@@ -124,20 +130,12 @@ func (flags *inspectFlags) verified(ctx context.Context, std *streams,
 // A spool keeps what can be read only once.
 type spool struct{ file *os.File }
 
-func newSpool(r io.Reader) (*spool, error) {
+func newSpool() (*spool, error) {
 	f, err := os.CreateTemp("", "plimsoll-inspect-*.jsonl") // mode 0600
 	if err != nil {
 		return nil, fmt.Errorf("temporary file: %w", err)
 	}
-	s := &spool{file: f}
-	if _, err = io.Copy(f, r); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		s.remove()
-		return nil, fileError(err)
-	}
-	return s, nil
+	return &spool{file: f}, nil
 }
 
 func (s *spool) remove() {

@@ -115,5 +115,6 @@ what came back, and the runner's record of it. Long flags also work with one das
 		newInspect(std),
 		newVersion(std),
 	)
+	onceOnly(root)
 	return root
 }

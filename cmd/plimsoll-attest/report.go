@@ -71,6 +71,9 @@ func printFacts(w io.Writer, v *verdict) {
 	for _, tier := range tiers(r.Tiers) {
 		fmt.Fprintf(w, "  tier %s: %s\n", showTier(tier), plural(r.Tiers[tier], "call"))
 	}
+	if r.OtherTiers > 0 {
+		fmt.Fprintf(w, "  other tiers: %s\n", plural(r.OtherTiers, "call"))
+	}
 }
 
 // tiers returns the tiers that calls ran at, the weakest first, and then those
@@ -94,7 +97,7 @@ func showTier(tier string) string {
 	if tier == "" {
 		return "not stated"
 	}
-	return visible(shorten(tier, maxValueBytes))
+	return visible(tier)
 }
 
 // reportSchema names the form of a JSON report, docs/verify-report.schema.json.
@@ -135,6 +138,7 @@ type JSONFacts struct {
 	Checkpoints        uint64            `json:"checkpoints"`
 	Signatures         uint64            `json:"signatures"`
 	Tiers              map[string]uint64 `json:"tiers"`
+	OtherTiers         uint64            `json:"other_tiers"`           // calls of tiers that tiers has no room for
 	FirstStartedUnixMS *int64            `json:"first_started_unix_ms"` // null without calls
 	LastEndedUnixMS    *int64            `json:"last_ended_unix_ms"`
 	EndSHA256          string            `json:"end_sha256"` // digest of the last line
@@ -171,13 +175,10 @@ func (v *verdict) facts() *JSONFacts {
 	f := &JSONFacts{
 		KeyID: r.KeyID, Linked: r.Linked, Bytes: r.Bytes, Lines: r.Lines, Calls: r.Calls,
 		Unanswered: r.Unanswered, Sessions: r.Sessions, Checkpoints: r.Checkpoints, Signatures: r.Signatures,
-		Tiers: make(map[string]uint64), EndSHA256: r.End.Digest, FirstSight: v.firstSight,
+		Tiers: r.Tiers, OtherTiers: r.OtherTiers, EndSHA256: r.End.Digest, FirstSight: v.firstSight,
 	}
 	if r.Calls > 0 {
 		f.FirstStartedUnixMS, f.LastEndedUnixMS = &r.FirstStartedUnixMS, &r.LastEndedUnixMS
-	}
-	for tier, n := range r.Tiers {
-		f.Tiers[shorten(tier, maxValueBytes)] += n
 	}
 	for _, c := range v.checks() {
 		f.Checks = append(f.Checks, jsonCheck{c.Name, c.Checked, c.Detail})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -87,22 +88,71 @@ func (s *stateFile) prepare(ctx context.Context, state *verify.State) (*stateUpd
 }
 
 // lockNew opens or creates the file and locks it, and once more whenever another
-// run has renamed it in between.
+// run has renamed it in between. One that is there must be what a killed run
+// left: another file of that name, the bundle itself perhaps, is not ours to
+// write to.
 func lockNew(ctx context.Context, path string) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := openNew(path)
+		if errors.Is(err, errRetry) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, fileError(err))
 		}
-		switch current, err := lockCurrent(ctx, f); {
-		case current:
-			return f, nil
+		current, err := lockCurrent(ctx, f)
+		if err == nil && current {
+			err = checkLeftover(f)
+		}
+		switch {
 		case err != nil:
 			f.Close()
 			return nil, fmt.Errorf("%s: %w", path, fileError(err))
+		case current:
+			return f, nil
 		}
 		f.Close()
 	}
+}
+
+// errRetry says that a file came or went while it was opened.
+var errRetry = errors.New("try again")
+
+// openNew creates the file, or opens it if it is there, never through a link.
+func openNew(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if !errors.Is(err, fs.ErrExist) {
+		return f, err
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errRetry
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("not a regular file")
+	}
+	if f, err = os.OpenFile(path, os.O_RDWR, 0); errors.Is(err, fs.ErrNotExist) {
+		return nil, errRetry
+	}
+	return f, err
+}
+
+// stateStart is what each state begins with.
+const stateStart = `{"schema":"plimsoll.verify-state/`
+
+// checkLeftover reports an error unless f is a state or the beginning of one.
+func checkLeftover(f *os.File) error {
+	data := make([]byte, len(stateStart))
+	n, err := f.ReadAt(data, 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if string(data[:n]) != stateStart[:n] {
+		return errors.New("a file in the way that is no state of a bundle")
+	}
+	return nil
 }
 
 // lockCurrent locks f and reports whether its path still leads to it.
@@ -158,6 +208,7 @@ func (u *stateUpdate) commit() error {
 		defer u.file.Close()
 	}
 	if err := os.Rename(u.file.Name(), u.path); err != nil {
+		os.Remove(u.file.Name())
 		return err
 	}
 	// The rename itself must outlive a crash, or the state would go back.

@@ -15,14 +15,21 @@ import (
 // control characters (ANSI escapes with them), bidi controls, invisible and
 // unassigned characters are shown as ⟨U+001B⟩, bytes that are not UTF-8 as
 // ⟨byte ff⟩. The opening ⟨ itself is shown as ⟨U+27E8⟩, so that no text can
-// pretend to have been escaped.
+// pretend to have been escaped. Of combining marks in a row, which stack up over
+// the lines above, those past the fourth are shown so too.
 func visible(s string) string { return string(appendVisible(nil, s, false)) }
 
 // appendVisible is visible for a line of a longer text, where tabs may stay.
 func appendVisible(dst []byte, s string, keepTabs bool) []byte {
+	marks := 0
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
+		if marks++; !unicode.In(r, unicode.Mn, unicode.Me) {
+			marks = 0
+		}
 		switch {
+		case marks > maxMarks:
+			dst = fmt.Appendf(dst, "⟨%U⟩", r)
 		case r == utf8.RuneError && size == 1:
 			dst = fmt.Appendf(dst, "⟨byte %02x⟩", s[i])
 		case r == '\t' && keepTabs, shown(r):
@@ -34,6 +41,9 @@ func appendVisible(dst []byte, s string, keepTabs bool) []byte {
 	}
 	return dst
 }
+
+// maxMarks is how many combining marks a letter of any script needs.
+const maxMarks = 4
 
 // shown reports whether r can be seen and does nothing but be seen.
 func shown(r rune) bool {

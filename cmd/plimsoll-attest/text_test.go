@@ -22,6 +22,7 @@ func TestVisible(t *testing.T) {
 		"⟨U+001B⟩":               "⟨U+27E8⟩U+001B⟩",
 		"\uFFFD":                 "\uFFFD",
 		"\ue000\U0010ffff\u0378": "⟨U+E000⟩⟨U+10FFFF⟩⟨U+0378⟩",
+		"z\u0301\u0302\u0303\u0304\u0305\u0306y\u0301": "z\u0301\u0302\u0303\u0304⟨U+0305⟩⟨U+0306⟩y\u0301",
 	} {
 		if got := visible(have); got != want {
 			t.Errorf("%q: have %q, want %q", have, got, want)
