@@ -101,11 +101,39 @@ func openUnlocked(path string, o opening) (*bundleFile, error) {
 		b.file.Close() // the reason is err
 		return nil, err
 	}
-	b.File = b.file
+	b.File = &guarded{File: b.file}
 	if b.disk != nil {
 		b.File = b.disk.bundle(b.file)
 	}
 	return b, nil
+}
+
+// guarded is a bundle that is written at its end only. The lock keeps out those
+// who ask for it. If somebody who does not has changed the file's length, a line
+// written now would lie over their bytes, or after a hole, and cutting it off
+// again would make it worse: nothing more is written then.
+type guarded struct {
+	*os.File
+	changed error
+}
+
+func (g *guarded) WriteAt(p []byte, off int64) (int, error) {
+	info, err := g.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if size := info.Size(); size != off {
+		g.changed = fmt.Errorf("the file has %d bytes, %d were expected: another process wrote to it without the lock", size, off)
+		return 0, g.changed
+	}
+	return g.File.WriteAt(p, off)
+}
+
+func (g *guarded) Truncate(size int64) error {
+	if g.changed != nil {
+		return g.changed
+	}
+	return g.File.Truncate(size)
 }
 
 // checkFile asks the open file, not its path, which may name another a moment

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"golang.org/x/crypto/ssh"
@@ -47,6 +48,9 @@ const (
 // Both files are on disk when CreateKey returns, and after an error neither is
 // there. Errors wrap ErrKey; ErrNoPassphrase too where pass has none.
 func CreateKey(keyPath, pubPath string, pass PassphraseFunc) (*envelope.PublicKey, error) {
+	if strings.HasPrefix(keyPath, agentPrefix) {
+		return nil, fmt.Errorf("%w: %s names a key in an agent, not a file; say ./%s for a file of that name", ErrKey, keyPath, keyPath)
+	}
 	// The creation below decides. Looking first spares a user the passphrase.
 	for _, path := range []string{keyPath, pubPath} {
 		if _, err := os.Lstat(path); err == nil {

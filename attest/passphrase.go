@@ -156,7 +156,7 @@ func (t *terminal) ask(prompt string) ([]byte, error) {
 	// A program that handles interrupts would go on waiting for the line here,
 	// and one that does not would die and leave the terminal without echo.
 	interrupt := make(chan os.Signal, 1)
-	signal.Notify(interrupt, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(interrupt, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(interrupt)
 
 	if _, err := t.out.WriteString(prompt); err != nil {

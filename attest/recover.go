@@ -82,7 +82,11 @@ func Recover(ctx context.Context, o RecoverOptions) (*Recovery, error) {
 	}
 	r, err := inspect(ctx, bundle, &o)
 	if err == nil && o.Cut && r.Kept.Offset < r.Bytes {
-		err = r.cut(bundle, &o)
+		if err = r.cut(bundle, &o); err == nil {
+			if moved := bundle.checkPlace(); moved != nil {
+				err = movedError(moved, nil)
+			}
+		}
 	}
 	if closeErr := bundle.close(); err == nil {
 		err = closeErr

@@ -26,6 +26,9 @@ func Seal(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	res, err := seal(ctx, bundle, &o)
+	if moved := bundle.checkPlace(); moved != nil {
+		err = movedError(moved, err)
+	}
 	if closeErr := bundle.close(); err == nil {
 		err = closeErr
 	}

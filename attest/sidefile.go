@@ -44,6 +44,15 @@ func (b *bundleFile) keep(lines io.Reader, now time.Time) (path string, err erro
 	return f.Name(), nil
 }
 
+// probeSide makes a side file and removes it again.
+func (b *bundleFile) probeSide(now time.Time) error {
+	f, err := b.createSide(now)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 // createSide makes the file, under a name that no other has
 // (docs/bundle-format.md, "Writing and resuming").
 func (b *bundleFile) createSide(now time.Time) (*os.File, error) {

@@ -32,7 +32,7 @@ var (
 	ErrBundle = errors.New("the bundle does not verify")
 	// ErrLocked is wrapped when another process holds the bundle for longer than
 	// the lock timeout.
-	ErrLocked = errors.New("being written by another process")
+	ErrLocked = errors.New("in use by another process")
 )
 
 // Options say which bundle to extend and with which key.
@@ -113,7 +113,7 @@ type Result struct {
 // comes with each error that Sign returns after it began to read the log.
 //
 // ctx is looked at between lines: a read of the log is not interrupted. Memory
-// is bounded by the longest line, some 70 bytes a call of bundle and log, and a
+// is bounded by the longest line, some 90 bytes a call of bundle and log, and a
 // few hundred a session.
 func Sign(ctx context.Context, log io.Reader, o Options) (*Result, error) {
 	s, err := openSigning(ctx, o)
@@ -122,10 +122,24 @@ func Sign(ctx context.Context, log io.Reader, o Options) (*Result, error) {
 	}
 	s.log = runlog.NewReader(log)
 	err = s.finish(s.run(ctx))
+	if moved := s.bundle.checkPlace(); moved != nil {
+		// What was sealed is in a file that the path no longer leads to.
+		s.res.Sealed = false
+		err = movedError(moved, err)
+	}
 	if closeErr := s.bundle.close(); err == nil {
 		err = closeErr
 	}
 	return s.result(), err
+}
+
+// movedError is the error of a bundle that is no longer where it was, after err
+// or nil. It wraps moved alone: what was written is in no bundle of that name.
+func movedError(moved, err error) error {
+	if err == nil {
+		return fmt.Errorf("%w while it was written", moved)
+	}
+	return fmt.Errorf("%w while it was written; before that: %v", moved, err)
 }
 
 // signing is one run of Sign.
@@ -159,6 +173,12 @@ func openSigning(ctx context.Context, o Options) (*signing, error) {
 	if err := s.readBundle(ctx); err != nil {
 		bundle.close() // the reason is err
 		return nil, err
+	}
+	// What a failure takes out of the bundle goes beside it. Find out now whether
+	// it can, not when a session is half signed.
+	if err := bundle.probeSide(o.now()); err != nil {
+		bundle.close() // the reason is err
+		return nil, fmt.Errorf("no side file could be made beside the bundle if one were needed: %w", err)
 	}
 	s.good = s.base
 	s.appender = chain.NewAppender(bundle, envelopes{o.Signer}, s.base)
@@ -247,7 +267,7 @@ func (s *signing) line(l *runlog.Line) error {
 	if err != nil {
 		return wrong(err)
 	}
-	known, err := s.place(entry)
+	known, err := s.place(entry, l)
 	if err != nil {
 		return wrong(err)
 	}
@@ -304,7 +324,7 @@ func checkLine(l *runlog.Line) (statement.Entry, *verify.Exchange, error) {
 
 // place finds a call's or close's place in its session, and whether the bundle
 // has it already.
-func (s *signing) place(e statement.Entry) (known bool, err error) {
+func (s *signing) place(e statement.Entry, l *runlog.Line) (known bool, err error) {
 	between := s.sessions.Open() > 0
 	if e.Close != nil {
 		if err := s.sessions.Close(e.Close); err != nil {
@@ -318,7 +338,7 @@ func (s *signing) place(e statement.Entry) (known bool, err error) {
 		if err := s.sessions.Call(e.Record); err != nil {
 			return false, err
 		}
-		known, err = s.known.call(e.Record)
+		known, err = s.known.call(e.Record, l.Request, l.Response)
 	}
 	switch {
 	case err != nil:
@@ -365,9 +385,6 @@ func (s *signing) finish(cause error) error {
 			note += fmt.Sprintf("; %d calls of the log are in the bundle, sealed", n)
 		}
 		return fmt.Errorf("%w%s", cause, note)
-	}
-	if err := s.bundle.checkPlace(); err != nil {
-		return fmt.Errorf("%w while it was written", err)
 	}
 	return nil
 }
@@ -449,10 +466,10 @@ func (s *signing) stuck(cause, err error) error {
 		s.res.Sealed = s.base.Lines > 0
 		return err
 	case end == s.good:
-		return fmt.Errorf("%w; lines %d to %d stay in the bundle, unsealed: when the disk has room, seal them with plimsoll-attest checkpoint",
+		return fmt.Errorf("%w; lines %d to %d stay in the bundle, unsealed: when that is mended, seal them with plimsoll-attest checkpoint",
 			err, s.base.Lines+1, end.Lines)
 	}
-	return fmt.Errorf("%w; lines %d to %d stay in the bundle, unsealed and with a session open: when the disk has room, run plimsoll-attest recover --cut and sign the log again",
+	return fmt.Errorf("%w; lines %d to %d stay in the bundle, unsealed and with a session open: when that is mended, run plimsoll-attest recover --cut and sign the log again",
 		err, s.base.Lines+1, end.Lines)
 }
 
@@ -502,8 +519,27 @@ func (e envelopes) Sign(payload []byte) (*dsse.Envelope, error) {
 // digest, a close by its session. Digests are kept as bytes: a bundle may have
 // millions of calls.
 type known struct {
-	calls    map[[sha256.Size]byte]place
+	calls    map[[sha256.Size]byte]seen
 	sessions map[[sha256.Size]byte]ending
+}
+
+// seen is a call that was seen: where, and the digest of its stored bytes. A
+// record's digest leaves out the trace ID and durations, so that two calls can
+// have one record.
+type seen struct {
+	place  place
+	stored [sha256.Size / 2]byte
+}
+
+// storedDigest is the digest of a request and response as stored, half of it:
+// what is needed is that nobody finds two others with one.
+func storedDigest(request, response []byte) (d [sha256.Size / 2]byte) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d ", len(request))
+	h.Write(request)
+	h.Write(response)
+	copy(d[:], h.Sum(nil))
+	return d
 }
 
 // place says where a call was seen.
@@ -521,7 +557,7 @@ type ending struct {
 }
 
 func newKnown() *known {
-	return &known{calls: make(map[[sha256.Size]byte]place), sessions: make(map[[sha256.Size]byte]ending)}
+	return &known{calls: make(map[[sha256.Size]byte]seen), sessions: make(map[[sha256.Size]byte]ending)}
 }
 
 // add notes down a line of the bundle.
@@ -529,23 +565,29 @@ func (k *known) add(e verify.Entry) error {
 	if e.Close != nil {
 		k.sessions[sessionKey(e.Close.Session)] = endingOf(e.Close)
 	} else {
-		k.calls[digestBytes(e.Call.Record.RecordSHA256)] = inBundle
+		k.calls[digestBytes(e.Call.Record.RecordSHA256)] = seen{inBundle, storedDigest(e.Request, e.Response)}
 	}
 	return nil
 }
 
 // repeated reports whether the log has had this call before.
 func (k *known) repeated(rec *record.Record) bool {
-	return k.calls[digestBytes(rec.RecordSHA256)] == inLog
+	return k.calls[digestBytes(rec.RecordSHA256)].place == inLog
 }
 
 // call reports whether the bundle has this call, and notes down that the log
 // has it. A call of a session that is closed in the bundle must be one of those
 // that the bundle has.
-func (k *known) call(rec *record.Record) (bool, error) {
+func (k *known) call(rec *record.Record, request, response []byte) (bool, error) {
 	digest := digestBytes(rec.RecordSHA256)
-	had := k.calls[digest] == inBundle
-	k.calls[digest] = inLog
+	stored := storedDigest(request, response)
+	before := k.calls[digest]
+	had := before.place == inBundle
+	if had && before.stored != stored {
+		return false, fmt.Errorf("%w: the bundle has this call's record %s with another request or response beside it (a trace ID or a duration is in no digest)",
+			verify.ErrChain, rec.RecordSHA256)
+	}
+	k.calls[digest] = seen{inLog, stored}
 	if had || rec.Session == "" {
 		return had, nil
 	}

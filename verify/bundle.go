@@ -52,6 +52,8 @@ type Entry struct {
 	Line  uint64
 	Call  *Exchange        // nil for a close
 	Close *statement.Close // nil for a call
+	// Request and Response are the bytes as stored, nil where the line has none.
+	Request, Response []byte
 }
 
 // LinkedVersions are the record versions of linked bundles, and the ones a
@@ -448,7 +450,10 @@ func (v *verifier) entry(x *examined) error {
 	if v.opts.Entry == nil {
 		return nil
 	}
-	return v.opts.Entry(Entry{Line: v.at.Lines + 1, Call: x.exchange, Close: x.entry.Close})
+	return v.opts.Entry(Entry{
+		Line: v.at.Lines + 1, Call: x.exchange, Close: x.entry.Close,
+		Request: x.line.Request, Response: x.line.Response,
+	})
 }
 
 func (v *verifier) count(x *examined) {

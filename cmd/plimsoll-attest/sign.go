@@ -35,6 +35,9 @@ func (flags *signFlags) add(cmd *cobra.Command) {
 
 // options opens the signer.
 func (flags *signFlags) options() (attest.Options, error) {
+	if err := harden(); err != nil {
+		return attest.Options{}, fmt.Errorf("protect the key in memory: %w", err)
+	}
 	signer, err := attest.OpenSigner(flags.key, attest.Passphrase(flags.passphraseFile, false))
 	if err != nil {
 		return attest.Options{}, err
@@ -65,7 +68,8 @@ the next is read. What the bundle holds already is skipped, so that a log can be
 given again. Only consistency can be checked here: that calls were made and what
 they printed is the runner's word.
 
-The log is read to its end whatever signal comes, so that no call goes unsigned.
+The log is read to its end also when the program is interrupted, told to end or
+hung up, so that no call goes unsigned.
 The passphrase of an encrypted key comes from --passphrase-file, from the environment
 variable ` + attest.PassphraseEnv + `, or is asked for on the terminal.
 
