@@ -10,12 +10,13 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	"github.com/plimsoll-attest/plimsoll/envelope"
+	"github.com/plimsoll-attest/plimsoll/internal/lines"
 	"github.com/plimsoll-attest/plimsoll/internal/mismatch"
 	"github.com/plimsoll-attest/plimsoll/internal/strictjson"
 )
 
 // MaxLineBytes bounds a line, its LF included.
-const MaxLineBytes = 64 << 20
+const MaxLineBytes = lines.MaxBytes
 
 // ErrLine is wrapped when bytes are not a line of the format.
 var ErrLine = errors.New("line")
@@ -185,7 +186,4 @@ func (e *SpellingError) Error() string {
 // Unwrap returns ErrLine.
 func (e *SpellingError) Unwrap() error { return ErrLine }
 
-func tooLong() error {
-	return mismatch.New(ErrLine, "length", fmt.Sprintf("over %d bytes", MaxLineBytes),
-		fmt.Sprintf("at most %d bytes with its newline", MaxLineBytes))
-}
+func tooLong() error { return fmt.Errorf("%w: %w", ErrLine, lines.ErrTooLong) }

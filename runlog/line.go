@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/plimsoll-attest/plimsoll/internal/lines"
 	"github.com/plimsoll-attest/plimsoll/internal/mismatch"
 	"github.com/plimsoll-attest/plimsoll/internal/strictjson"
 )
 
 // MaxLineBytes bounds a line, its LF included. It is the bound of a bundle's
 // lines.
-const MaxLineBytes = 64 << 20
+const MaxLineBytes = lines.MaxBytes
 
 // ErrLine is wrapped when bytes are not a line of the format.
 var ErrLine = errors.New("malformed")
@@ -174,7 +175,4 @@ func appendEnd(dst []byte, e *End) []byte {
 	return append(dst, '}')
 }
 
-func tooLong() error {
-	return mismatch.New(ErrLine, "length", fmt.Sprintf("over %d bytes", MaxLineBytes),
-		fmt.Sprintf("at most %d bytes with its newline", MaxLineBytes))
-}
+func tooLong() error { return fmt.Errorf("%w: %w", ErrLine, lines.ErrTooLong) }

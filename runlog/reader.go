@@ -1,11 +1,11 @@
 package runlog
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/plimsoll-attest/plimsoll/internal/lines"
 	"github.com/plimsoll-attest/plimsoll/internal/mismatch"
 )
 
@@ -32,8 +32,7 @@ func (e *LineError) Unwrap() error { return e.Err }
 
 // A Reader reads a run log, in memory bounded by the longest line.
 type Reader struct {
-	r     *bufio.Reader
-	buf   []byte
+	r     *lines.Reader
 	lines uint64
 	count End
 	ended bool
@@ -42,7 +41,7 @@ type Reader struct {
 
 // NewReader returns a Reader on r.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 64<<10)}
+	return &Reader{r: lines.NewReader(r)}
 }
 
 // Lines returns how many lines Next has returned.
@@ -121,32 +120,15 @@ func (e *End) check(stated *End) error {
 	return nil
 }
 
-// maxKept is how large a buffer is kept for the next line.
-const maxKept = 1 << 20
-
 // raw returns the next line's bytes without the LF, valid until the next call.
 // It returns io.EOF at the end, and ErrIncomplete when the last line has no LF.
 func (r *Reader) raw() ([]byte, error) {
-	if r.buf = r.buf[:0]; cap(r.buf) > maxKept {
-		r.buf = nil
+	raw, err := r.r.Next()
+	switch {
+	case errors.Is(err, lines.ErrTooLong):
+		return nil, tooLong()
+	case errors.Is(err, lines.ErrTorn):
+		return nil, fmt.Errorf("%w: the log stops inside this line: %w", ErrIncomplete, err)
 	}
-	for {
-		part, err := r.r.ReadSlice('\n')
-		if len(r.buf)+len(part) > MaxLineBytes {
-			return nil, tooLong()
-		}
-		if err == nil && len(r.buf) == 0 {
-			return part[:len(part)-1], nil
-		}
-		r.buf = append(r.buf, part...)
-		switch {
-		case err == nil:
-			return r.buf[:len(r.buf)-1], nil
-		case err == bufio.ErrBufferFull:
-			continue
-		case err == io.EOF && len(r.buf) > 0:
-			return nil, fmt.Errorf("%w: the log stops inside this line, after %d bytes", ErrIncomplete, len(r.buf))
-		}
-		return nil, err
-	}
+	return raw, err
 }

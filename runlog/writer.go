@@ -66,7 +66,7 @@ func (w *Writer) write(l *Line, count *uint64) error {
 	if w.err != nil {
 		return w.err
 	}
-	if w.buf = w.buf[:0]; cap(w.buf) > maxKept {
+	if w.buf = w.buf[:0]; cap(w.buf) > 1<<20 { // one huge line does not hold its memory for good
 		w.buf = nil
 	}
 	if err := l.check(); err != nil {

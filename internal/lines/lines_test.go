@@ -1,4 +1,4 @@
-package chain_test
+package lines_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/plimsoll-attest/plimsoll/chain"
+	"github.com/plimsoll-attest/plimsoll/internal/lines"
 )
 
 func TestReader(t *testing.T) {
@@ -22,13 +22,13 @@ func TestReader(t *testing.T) {
 		"lines":            {"a\nbc\n" + long + "\nd\n", []string{"a", "bc", long, "d"}, io.EOF},
 		"blank lines":      {"\n\na\n", []string{"", "", "a"}, io.EOF},
 		"CRLF is content":  {"a\r\n", []string{"a\r"}, io.EOF},
-		"torn":             {"a\nb", []string{"a"}, chain.ErrTorn},
-		"torn, long":       {"a\n" + long, []string{"a"}, chain.ErrTorn},
-		"NUL after the LF": {"a\n\x00", []string{"a"}, chain.ErrTorn},
+		"torn":             {"a\nb", []string{"a"}, lines.ErrTorn},
+		"torn, long":       {"a\n" + long, []string{"a"}, lines.ErrTorn},
+		"NUL after the LF": {"a\n\x00", []string{"a"}, lines.ErrTorn},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, src := range []io.Reader{strings.NewReader(c.text), iotest.OneByteReader(strings.NewReader(c.text)), iotest.DataErrReader(strings.NewReader(c.text))} {
-				r := chain.NewReader(src)
+				r := lines.NewReader(src)
 				for i, want := range c.want {
 					have, err := r.Next()
 					if err != nil || string(have) != want {
@@ -51,11 +51,11 @@ func TestReader(t *testing.T) {
 // TestReadError: a disk that fails is no refusal of what it holds.
 func TestReadError(t *testing.T) {
 	broken := errors.New("input/output error")
-	r := chain.NewReader(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)))
+	r := lines.NewReader(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)))
 	if _, err := r.Next(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Next(); !errors.Is(err, broken) || errors.Is(err, chain.ErrLine) {
+	if _, err := r.Next(); !errors.Is(err, broken) || errors.Is(err, lines.ErrTorn) {
 		t.Errorf("have %v", err)
 	}
 }
@@ -64,11 +64,11 @@ func TestReadError(t *testing.T) {
 // much more there is.
 func TestEndlessLine(t *testing.T) {
 	read := &counter{r: io.LimitReader(zeros{}, 600<<20)}
-	if _, err := chain.NewReader(read).Next(); !errors.Is(err, chain.ErrLine) {
-		t.Fatalf("have %v, want ErrLine", err)
+	if _, err := lines.NewReader(read).Next(); !errors.Is(err, lines.ErrTooLong) {
+		t.Fatalf("have %v, want ErrTooLong", err)
 	}
-	if read.n > chain.MaxLineBytes+(1<<20) {
-		t.Errorf("%d bytes were read of a line that may have %d", read.n, chain.MaxLineBytes)
+	if read.n > lines.MaxBytes+(1<<20) {
+		t.Errorf("%d bytes were read of a line that may have %d", read.n, lines.MaxBytes)
 	}
 }
 
