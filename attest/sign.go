@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -535,7 +536,7 @@ type seen struct {
 // what is needed is that nobody finds two others with one.
 func storedDigest(request, response []byte) (d [sha256.Size / 2]byte) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%d ", len(request))
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(request))))
 	h.Write(request)
 	h.Write(response)
 	copy(d[:], h.Sum(nil))

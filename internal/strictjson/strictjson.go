@@ -109,12 +109,14 @@ const lowerHex = "0123456789abcdef"
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if plain[c] {
+	for i := 0; ; {
+		for i < len(s) && plain[s[i]] { // nearly all of nearly all strings
 			i++
-			continue
 		}
+		if i == len(s) {
+			break
+		}
+		c := s[i]
 		if c < utf8.RuneSelf {
 			dst = append(dst, s[start:i]...)
 			if short := shortEscape(c); short != 0 {
