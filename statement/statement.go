@@ -66,6 +66,9 @@ const header = `{"_type":"` + intoto.StatementTypeUri + `","subject":[{"name":"`
 // subject name does. The name and the predicate type determine each other, and
 // the bytes are compared whole later.
 func named(payload []byte, subject string) bool {
+	if len(payload) > MaxBytes {
+		return false // unknown says so
+	}
 	rest, ok := bytes.CutPrefix(payload, []byte(header+subject+`"`))
 	return ok && len(rest) > 0
 }
@@ -85,12 +88,9 @@ type subject struct {
 	} `json:"digest"`
 }
 
-// decode reads payload's predicate into p. It does not look at the rest of the
+// decode reads into p the predicate of a payload that is named as p's kind. It does not look at the rest of the
 // statement: the caller writes it again and compares.
 func decode[P any](payload []byte, predicateType string, p *P) error {
-	if len(payload) > MaxBytes {
-		return mismatch.New(ErrStatement, "payload", fmt.Sprint(len(payload), " bytes"), fmt.Sprint("at most ", MaxBytes))
-	}
 	var s envelopeOf[P]
 	if err := strictjson.UnmarshalToCompare(payload, &s); err != nil {
 		return fmt.Errorf("%w: not a %s statement: %w", ErrStatement, short(predicateType), err)

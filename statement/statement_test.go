@@ -174,6 +174,25 @@ func TestOneSpelling(t *testing.T) {
 	}
 }
 
+// TestBound: a payload may have MaxBytes and no more, however it is spelled.
+func TestBound(t *testing.T) {
+	for _, filler := range []string{"x", "<"} {
+		r := sample
+		r.Policy = filler
+		over := statement.MaxBytes - len(statement.AppendRecord(nil, &r))
+		for extra, ok := range []bool{true, false} {
+			r.Policy = filler + strings.Repeat("x", over+extra)
+			payload := statement.AppendRecord(nil, &r)
+			if len(payload) != statement.MaxBytes+extra {
+				t.Fatalf("made %d bytes", len(payload))
+			}
+			if _, err := statement.ParseEntry(payload); (err == nil) != ok {
+				t.Errorf("%d bytes with %q: have %v, want accepted %v", len(payload), filler, err, ok)
+			}
+		}
+	}
+}
+
 // TestVersion4Spelling holds the one exception: a version 4 record may have
 // "instance" anywhere and empty optional members written out.
 func TestVersion4Spelling(t *testing.T) {

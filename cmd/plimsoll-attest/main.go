@@ -37,6 +37,7 @@ type streams struct {
 
 // complain writes one line to stderr, whatever is in the text.
 func (s *streams) complain(format string, args ...any) {
+	s.out.Flush() // what was said before stands before; run sees a failure
 	fmt.Fprintf(s.err, "%s: %s\n", program, visible(fmt.Sprintf(format, args...)))
 }
 

@@ -74,7 +74,7 @@ The passphrase of an encrypted key comes from --passphrase-file, from the enviro
 variable ` + attest.PassphraseEnv + `, or is asked for on the terminal.
 
 ` + exitHelp,
-		Example: `  plimsoll-run session < calls.jsonl | plimsoll-attest sign --key harness.key --bundle bundle.jsonl`,
+		Example: `  plimsoll-attest sign --key harness.key --bundle bundle.jsonl < run.jsonl`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := flags.options()
