@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 )
 
 func testStreams() *streams {
@@ -43,7 +45,7 @@ func TestNormalise(t *testing.T) {
 		{"__complete verify -pub", "__complete verify -pub"},
 		{"verify -pub", "verify --pub"},
 	} {
-		have := strings.Join(normalise(newRoot(testStreams()), strings.Fields(c.have)), " ")
+		have := strings.Join(cli.Normalise(newRoot(testStreams()), strings.Fields(c.have)), " ")
 		if have != c.want {
 			t.Errorf("%s: have %s, want %s", c.have, have, c.want)
 		}
@@ -58,7 +60,7 @@ func FuzzNormalise(f *testing.F) {
 	f.Add("-\x00-")
 	f.Fuzz(func(t *testing.T, joined string) {
 		args := strings.Split(joined, "\x00")
-		have := normalise(newRoot(testStreams()), slices.Clone(args))
+		have := cli.Normalise(newRoot(testStreams()), slices.Clone(args))
 		if len(have) != len(args) {
 			t.Fatalf("%q became %q", args, have)
 		}
@@ -70,7 +72,7 @@ func FuzzNormalise(f *testing.F) {
 			// A "--" may also be the value of the flag before it.
 			ended = ended || args[i] == "--" && (i == 0 || !strings.HasPrefix(args[i-1], "-"))
 		}
-		if again := normalise(newRoot(testStreams()), slices.Clone(have)); !slices.Equal(again, have) {
+		if again := cli.Normalise(newRoot(testStreams()), slices.Clone(have)); !slices.Equal(again, have) {
 			t.Fatalf("%q became %q and then %q", args, have, again)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/internal/filelock"
 )
 
@@ -40,7 +41,7 @@ func openBundle(ctx context.Context, std *streams, name string) (*source, error)
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fileError(err)
+		return nil, cli.FileError(err)
 	}
 	src := &source{Reader: f, file: f}
 	if err := src.prepare(ctx, std, name); err != nil {
@@ -54,7 +55,7 @@ func (s *source) prepare(ctx context.Context, std *streams, name string) error {
 	info, err := s.file.Stat()
 	switch {
 	case err != nil:
-		return fileError(err)
+		return cli.FileError(err)
 	case info.IsDir():
 		return errors.New("is a folder")
 	}
@@ -67,7 +68,7 @@ func (s *source) prepare(ctx context.Context, std *streams, name string) error {
 	case errors.Is(err, errors.ErrUnsupported):
 		std.complain("%s: read without a lock, the file system has none", name)
 	case err != nil:
-		return fmt.Errorf("lock: %w", fileError(err))
+		return fmt.Errorf("lock: %w", cli.FileError(err))
 	}
 	return nil
 }
@@ -96,7 +97,7 @@ func operands(std *streams, args []string) []operand {
 func folder(std *streams, dir string) []operand {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return []operand{{dir, fileError(err)}}
+		return []operand{{dir, cli.FileError(err)}}
 	}
 	var list []operand
 	for _, entry := range entries {
@@ -109,7 +110,7 @@ func folder(std *streams, dir string) []operand {
 			o := operand{name: name}
 			// A folder is a stranger's: a device or a pipe in it could be read forever.
 			if info, err := os.Stat(name); err != nil {
-				o.err = fileError(err)
+				o.err = cli.FileError(err)
 			} else if !info.Mode().IsRegular() {
 				o.err = errors.New("not a regular file")
 			}

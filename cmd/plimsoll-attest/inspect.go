@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-attest/plimsoll/chain"
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/statement"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
@@ -101,10 +102,10 @@ func (flags *inspectFlags) verified(ctx context.Context, std *streams,
 		return err
 	}
 	if _, copyErr := io.Copy(io.Discard, first); copyErr != nil { // what follows a refused line
-		return fileError(copyErr)
+		return cli.FileError(copyErr)
 	}
 	if _, seekErr := again.Seek(0, io.SeekStart); seekErr != nil {
-		return fileError(seekErr)
+		return cli.FileError(seekErr)
 	}
 	if err != nil {
 		if showErr := p.showUnverified(again, "the bundle is refused"); exitCode(showErr) == exitNoVerdict {
@@ -160,7 +161,7 @@ func (p *printer) showUnverified(r io.Reader, why string) error {
 		readable := err == nil
 		if err != nil {
 			if _, isLine := verify.CheckOf(err); !isLine {
-				return fileError(err)
+				return cli.FileError(err)
 			}
 		} else {
 			err = p.unverifiedLine(n, raw)
@@ -178,7 +179,7 @@ func (p *printer) showUnverified(r io.Reader, why string) error {
 	p.line("")
 	p.line("%s", banner)
 	if bad > 0 {
-		return fmt.Errorf("%s unreadable, first %w", plural(bad, "line"), first)
+		return fmt.Errorf("%s unreadable, first %w", cli.Plural(bad, "line"), first)
 	}
 	return nil
 }

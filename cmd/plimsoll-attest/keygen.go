@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-attest/plimsoll/attest"
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 )
 
 func newKeygen(std *streams) *cobra.Command {
@@ -43,7 +44,7 @@ for on the terminal.
 				how = "NOT ENCRYPTED"
 			}
 			fmt.Fprintf(std.out, "key ID: %s\nprivate key: %s (%s)\npublic key: %s\n",
-				public.ID(), visible(key), how, visible(pub))
+				public.ID(), cli.Visible(key), how, cli.Visible(pub))
 			if err := std.out.Flush(); err != nil {
 				// Nobody was told of the key.
 				if removeErr := errors.Join(os.Remove(key), os.Remove(pub)); removeErr != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-attest/plimsoll/attest"
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
 
@@ -38,7 +39,7 @@ type streams struct {
 // complain writes one line to stderr, whatever is in the text.
 func (s *streams) complain(format string, args ...any) {
 	s.out.Flush() // what was said before stands before; run sees a failure
-	fmt.Fprintf(s.err, "%s: %s\n", program, visible(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(s.err, "%s: %s\n", program, cli.Visible(fmt.Sprintf(format, args...)))
 }
 
 // run is the program. It returns the exit status.
@@ -48,14 +49,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
-	root.SetArgs(normalise(root, args))
+	root.SetArgs(cli.Normalise(root, args))
 	err := root.ExecuteContext(ctx)
 	code := exitCode(err)
 	if err != nil && !errors.As(err, new(reportedError)) {
 		std.complain("%v", err)
 	}
 	if err := std.out.Flush(); err != nil {
-		std.complain("%v", outputError(err))
+		std.complain("%v", cli.OutputError(err))
 		code = exitNoVerdict
 	}
 	return code
@@ -116,6 +117,6 @@ what came back, and the runner's record of it. Long flags also work with one das
 		newInspect(std),
 		newVersion(std),
 	)
-	onceOnly(root)
+	cli.OnceOnly(root)
 	return root
 }

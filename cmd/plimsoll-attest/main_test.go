@@ -21,6 +21,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/plimsoll-attest/plimsoll/internal/bundletest"
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/internal/filelock"
 )
 
@@ -177,7 +178,7 @@ var madeBundles = map[string]func() []byte{
 func cmdEscape(ts *testscript.TestScript, _ bool, args []string) {
 	text := ts.ReadFile(args[0])
 	for i, r := range text {
-		if r != '\n' && r != '\t' && r != '⟨' && !shown(r) || r == '\uFFFD' {
+		if r != '\n' && r != '\t' && r != '⟨' && cli.Visible(string(r)) != string(r) || r == '\uFFFD' {
 			ts.Fatalf("%s has %U at byte %d: %q", args[0], r, i, text[max(0, i-30):min(len(text), i+30)])
 		}
 	}

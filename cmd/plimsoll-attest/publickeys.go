@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/plimsoll-attest/plimsoll/envelope"
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 )
 
 // maxKeyFileBytes is one more than envelope.ParsePublicKeys takes.
@@ -41,12 +42,12 @@ func readPublicKeys(names []string) ([]*envelope.PublicKey, error) {
 func readBounded(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fileError(err)
+		return nil, cli.FileError(err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
-		return nil, fileError(err)
+		return nil, cli.FileError(err)
 	}
 	return data, nil
 }

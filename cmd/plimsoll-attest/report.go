@@ -1,15 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"unicode/utf16"
-	"unicode/utf8"
 
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
@@ -45,7 +43,7 @@ func (v *verdict) checks() []verify.CheckResult {
 // printText prints what was found to stdout: the verdict first and, when the
 // bundle verified, the facts. Why it did not is for stderr.
 func printText(std *streams, v *verdict) {
-	fmt.Fprintf(std.out, "%s: %s\n", visible(v.bundle), v)
+	fmt.Fprintf(std.out, "%s: %s\n", cli.Visible(v.bundle), v)
 	if v.report != nil {
 		printFacts(std.out, v)
 	}
@@ -57,22 +55,22 @@ func printFacts(w io.Writer, v *verdict) {
 		fmt.Fprintln(w, map[bool]string{true: "  checked:", false: "  not checked:"}[checked])
 		for _, c := range v.checks() {
 			if c.Checked == checked {
-				fmt.Fprintf(w, "    %s: %s\n", c.Name, visible(c.Detail))
+				fmt.Fprintf(w, "    %s: %s\n", c.Name, cli.Visible(c.Detail))
 			}
 		}
 	}
 	fmt.Fprintf(w, "  calls: %d\n  unanswered: %d\n  sessions: %d\n", r.Calls, r.Unanswered, r.Sessions)
-	fmt.Fprintf(w, "  checkpoints: %d\n  signatures: %d\n  lines: %d (%s)\n", r.Checkpoints, r.Signatures, r.Lines, plural(r.Bytes, "byte"))
+	fmt.Fprintf(w, "  checkpoints: %d\n  signatures: %d\n  lines: %d (%s)\n", r.Checkpoints, r.Signatures, r.Lines, cli.Plural(r.Bytes, "byte"))
 	fmt.Fprintf(w, "  key: %s\n", r.KeyID)
 	if r.Calls > 0 {
 		fmt.Fprintf(w, "  first call started: %s\n", when(r.FirstStartedUnixMS))
 		fmt.Fprintf(w, "  last call ended: %s\n", when(r.LastEndedUnixMS))
 	}
 	for _, tier := range tiers(r.Tiers) {
-		fmt.Fprintf(w, "  tier %s: %s\n", showTier(tier), plural(r.Tiers[tier], "call"))
+		fmt.Fprintf(w, "  tier %s: %s\n", showTier(tier), cli.Plural(r.Tiers[tier], "call"))
 	}
 	if r.OtherTiers > 0 {
-		fmt.Fprintf(w, "  other tiers: %s\n", plural(r.OtherTiers, "call"))
+		fmt.Fprintf(w, "  other tiers: %s\n", cli.Plural(r.OtherTiers, "call"))
 	}
 }
 
@@ -97,7 +95,7 @@ func showTier(tier string) string {
 	if tier == "" {
 		return "not stated"
 	}
-	return visible(tier)
+	return cli.Visible(tier)
 }
 
 // reportSchema names the form of a JSON report, docs/verify-report.schema.json.
@@ -159,15 +157,15 @@ func printJSON(std *streams, v *verdict) {
 	case v.report != nil:
 		out.JSONFacts = v.facts()
 	case errors.As(v.err, &refusal):
-		out.Reason = visible(refusal.Err.Error())
+		out.Reason = cli.Visible(refusal.Err.Error())
 		out.JSONRefusal = &JSONRefusal{
 			Check: refusal.Check, Line: refusal.Line, Offset: refusal.Offset,
 			Have: shorten(refusal.Have, maxValueBytes), Want: shorten(refusal.Want, maxValueBytes),
 		}
 	default:
-		out.Reason = visible(v.err.Error())
+		out.Reason = cli.Visible(v.err.Error())
 	}
-	writeJSON(std.out, out)
+	cli.WriteJSON(std.out, out)
 }
 
 func (v *verdict) facts() *JSONFacts {
@@ -184,27 +182,4 @@ func (v *verdict) facts() *JSONFacts {
 		f.Checks = append(f.Checks, jsonCheck{c.Name, c.Checked, c.Detail})
 	}
 	return f
-}
-
-// writeJSON writes v as one line of ASCII: what a bundle holds must not reach a
-// terminal through JSON either.
-func writeJSON(w io.Writer, v any) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // v is of our own types
-	}
-	var line []byte
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRune(text[i:])
-		switch high, low := utf16.EncodeRune(r); {
-		case r < 0x7f:
-			line = append(line, byte(r))
-		case high != utf8.RuneError:
-			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
-		default:
-			line = fmt.Appendf(line, `\u%04x`, r)
-		}
-		i += size
-	}
-	w.Write(append(line, '\n')) // a bufio.Writer, which keeps its error
 }

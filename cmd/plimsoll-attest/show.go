@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/plimsoll-attest/plimsoll/chain"
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/statement"
 	"github.com/plimsoll-attest/plimsoll/verify"
@@ -29,7 +30,7 @@ type printer struct {
 
 // line prints one line of our own words; what stands in args is made visible.
 func (p *printer) line(format string, args ...any) {
-	io.WriteString(p.w, visible(fmt.Sprintf(format, args...))+"\n")
+	io.WriteString(p.w, cli.Visible(fmt.Sprintf(format, args...))+"\n")
 }
 
 func (p *printer) heading(format string, args ...any) {
@@ -58,7 +59,7 @@ func (p *printer) entry(e verify.Entry) error {
 }
 
 func (p *printer) close(line uint64, c *statement.Close) {
-	p.heading("line %d: close of a session after %s", line, plural(c.Calls, "call"))
+	p.heading("line %d: close of a session after %s", line, cli.Plural(c.Calls, "call"))
 	p.fact("session", c.Session)
 	p.fact("last record", c.LastRecordSHA256)
 }
@@ -234,7 +235,7 @@ func (p *printer) each(n int, what string, show func(i int)) {
 		show(i)
 	}
 	if limit < n {
-		p.line("  … %s more, --full shows all", plural(n-limit, what))
+		p.line("  … %s more, --full shows all", cli.Plural(n-limit, what))
 	}
 }
 
@@ -245,17 +246,17 @@ func (p *printer) block(name, text string, cut bool) {
 	if cut {
 		note = ", CUT SHORT by the runner"
 	}
-	p.line("  %s, %s%s", shorten(name, maxValueBytes), plural(len(text), "byte"), note)
+	p.line("  %s, %s%s", shorten(name, maxValueBytes), cli.Plural(len(text), "byte"), note)
 	left := p.bounded(text)
 	var out []byte
 	for rest := text[:len(text)-left]; rest != ""; {
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
-		out = appendVisible(append(out[:0], "    | "...), line, true)
+		out = cli.AppendVisible(append(out[:0], "    | "...), line, true)
 		p.w.Write(append(out, '\n'))
 	}
 	if left > 0 {
-		p.line("    … %s more, --full shows all", plural(left, "byte"))
+		p.line("    … %s more, --full shows all", cli.Plural(left, "byte"))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/internal/filelock"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
@@ -49,7 +50,7 @@ func (s *stateFile) read() ([]byte, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fileError(err)
+		return nil, cli.FileError(err)
 	case !info.Mode().IsRegular():
 		return nil, errors.New("not a regular file")
 	}
@@ -98,7 +99,7 @@ func lockNew(ctx context.Context, path string) (*os.File, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, fileError(err))
+			return nil, fmt.Errorf("%s: %w", path, cli.FileError(err))
 		}
 		current, err := lockCurrent(ctx, f)
 		if err == nil && current {
@@ -107,7 +108,7 @@ func lockNew(ctx context.Context, path string) (*os.File, error) {
 		switch {
 		case err != nil:
 			f.Close()
-			return nil, fmt.Errorf("%s: %w", path, fileError(err))
+			return nil, fmt.Errorf("%s: %w", path, cli.FileError(err))
 		case current:
 			return f, nil
 		}
@@ -186,16 +187,16 @@ func (u *stateUpdate) write(s *stateFile, text []byte) error {
 		return errors.New("changed by another run meanwhile, verify again")
 	}
 	if err := u.file.Chmod(0o600); err != nil && runtime.GOOS != "windows" {
-		return fileError(err)
+		return cli.FileError(err)
 	}
 	if err := u.file.Truncate(0); err != nil {
-		return fileError(err)
+		return cli.FileError(err)
 	}
 	if _, err := u.file.WriteAt(text, 0); err != nil {
-		return fileError(err)
+		return cli.FileError(err)
 	}
 	if err := u.file.Sync(); err != nil {
-		return fileError(err)
+		return cli.FileError(err)
 	}
 	return nil
 }
@@ -214,11 +215,11 @@ func (u *stateUpdate) commit() error {
 	// The rename itself must outlive a crash, or the state would go back.
 	dir, err := os.Open(filepath.Dir(u.path))
 	if err != nil {
-		return fileError(err)
+		return cli.FileError(err)
 	}
 	defer dir.Close()
 	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && runtime.GOOS != "windows" {
-		return fileError(err)
+		return cli.FileError(err)
 	}
 	return nil
 }

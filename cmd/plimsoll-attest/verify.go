@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
@@ -58,27 +59,9 @@ Of several bundles, 2 counts before 1, and 1 before 0.`,
 	f.StringVar(&flags.state, "state", "", "`file` that remembers the end of the bundle, which it must then extend")
 	f.StringVar(&flags.minIsolation, "min-isolation", "", "the weakest `tier` any call may have run at: process, container, kernel or vm")
 	f.BoolVar(&flags.unlinked, "unlinked", false, "the bundle is of the older format without links, which proves less")
-	formatFlag(cmd, &flags.format)
-	complete(cmd, "min-isolation", "process", "container", "kernel", "vm")
+	cli.FormatFlag(cmd, &flags.format)
+	cli.Complete(cmd, "min-isolation", "process", "container", "kernel", "vm")
 	return cmd
-}
-
-// formatFlag adds --format to cmd.
-func formatFlag(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVar(format, "format", formatText, "`form` of the answer: text or json")
-	complete(cmd, "format", formatText, formatJSON)
-}
-
-const (
-	formatText = "text"
-	formatJSON = "json"
-)
-
-func checkFormat(format string) error {
-	if format != formatText && format != formatJSON {
-		return fmt.Errorf("--format: have %q, want %s or %s", format, formatText, formatJSON)
-	}
-	return nil
 }
 
 // A decimal is a flag's number in digits alone: 010 is ten to one reader and
@@ -97,20 +80,12 @@ func (d *decimal) Set(text string) error {
 	return nil
 }
 
-// complete sets what the shell offers as a flag's value.
-func complete(cmd *cobra.Command, flag string, values ...string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
-		panic(err) // the flag is not there, or has values already
-	}
-}
-
 func (flags *verifyFlags) run(ctx context.Context, std *streams, args []string) error {
 	if err := flags.check(args); err != nil {
 		return err
 	}
 	show := printText
-	if flags.format == formatJSON {
+	if flags.format == cli.FormatJSON {
 		show = printJSON
 	}
 	opts, state, err := flags.options(std)
@@ -166,7 +141,7 @@ func (flags *verifyFlags) check(args []string) error {
 	if err := record.CheckFloor(flags.minIsolation); err != nil {
 		return fmt.Errorf("--min-isolation: %w", err)
 	}
-	return checkFormat(flags.format)
+	return cli.CheckFormat(flags.format)
 }
 
 func isFolder(name string) bool {
@@ -208,14 +183,14 @@ func readExpected(std *streams, name string) (*verify.Expected, error) {
 	if name != stdinName {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, fileError(err)
+			return nil, cli.FileError(err)
 		}
 		defer f.Close()
 		r = f
 	}
 	list, err := verify.ParseExpected(r)
 	if err != nil {
-		return nil, fileError(err)
+		return nil, cli.FileError(err)
 	}
 	return list, nil
 }
@@ -271,7 +246,7 @@ func verifyFile(ctx context.Context, std *streams, name string, opts verify.Opti
 func bundleOf(ctx context.Context, r io.Reader, opts verify.Options) (*verify.Report, error) {
 	report, err := verify.Bundle(ctx, r, opts)
 	if err != nil {
-		return nil, fileError(err)
+		return nil, cli.FileError(err)
 	}
 	return report, nil
 }

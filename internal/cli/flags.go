@@ -1,4 +1,6 @@
-package main
+// Package cli is what the programs have in common: how they take flags, how they
+// show text of others, how they write JSON and what they say of their build.
+package cli
 
 import (
 	"errors"
@@ -8,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// normalise gives long flags that were written with one dash their second one:
+// Normalise gives long flags that were written with one dash their second one:
 // existing documentation says "verify -pub harness.pub". Only flags of the
 // command at hand are touched, never their values, and nothing after "--".
-func normalise(root *cobra.Command, args []string) []string {
+func Normalise(root *cobra.Command, args []string) []string {
 	if len(args) == 0 {
 		return args
 	}
@@ -35,11 +37,18 @@ func normalise(root *cobra.Command, args []string) []string {
 		name, _, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		dashes := len(arg) - len(strings.TrimLeft(arg, "-"))
 		flag := flags.Lookup(name)
+		short := flag == nil && dashes == 1 && len(name) == 1
+		if short {
+			flag = flags.ShorthandLookup(name)
+		}
 		if flag == nil || dashes == 0 || dashes > 2 {
 			out = append(out, arg)
 			continue
 		}
-		out = append(out, "--"+arg[dashes:])
+		if !short {
+			arg = "--" + arg[dashes:]
+		}
+		out = append(out, arg)
 		if !hasValue && flag.NoOptDefVal == "" && len(rest) > 0 {
 			out, rest = append(out, rest[0]), rest[1:]
 		}
@@ -56,10 +65,10 @@ func subcommand(root *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// onceOnly makes every flag that has one value refuse a second one. The last of
+// OnceOnly makes every flag that has one value refuse a second one. The last of
 // two would win without a word, and what the first asked for be checked by
 // nobody.
-func onceOnly(root *cobra.Command) {
+func OnceOnly(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 			if _, list := flag.Value.(pflag.SliceValue); !list {
