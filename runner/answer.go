@@ -1,0 +1,165 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plimsoll-attest/plimsoll/record"
+	"github.com/plimsoll-attest/plimsoll/runner/openshell"
+	"github.com/plimsoll-attest/plimsoll/statement"
+)
+
+// An Answer is what a call gave and what is stated of it.
+type Answer struct {
+	Result *record.Response
+	Record *record.Record
+	// The bytes that the record's digests cover, and the statement to be signed.
+	Request, Response, Statement []byte
+}
+
+// An Unanswered is the error of a session's call that may have run and has no
+// answer. Its record keeps its place in the session.
+type Unanswered struct {
+	Record             *record.Record // its Unanswered is a Connect code
+	Request, Statement []byte
+
+	err error
+}
+
+func (u *Unanswered) Error() string {
+	return fmt.Sprintf("no answer (%s): %v", u.Record.Unanswered, u.err)
+}
+
+// Unwrap returns what went wrong.
+func (u *Unanswered) Unwrap() error { return u.err }
+
+// ErrLost is wrapped by the error of a single run that may have run and has no
+// answer. There is no record of it.
+var ErrLost = errors.New("the call may have run, and there is no answer")
+
+// A clock gives a call's start and, from a monotonic reading, its end.
+type clock struct {
+	wall  int64
+	began time.Time
+}
+
+func (r *Runner) clock() clock { return clock{r.config.Now().UnixMilli(), time.Now()} }
+
+// stated returns the record of a call, without its digests.
+func (r *Runner) stated(e evidence, policyHash string, c clock) *record.Record {
+	return &record.Record{
+		Version: 2, Provider: e.provider, Isolation: e.tier, Environment: r.config.Environment,
+		Policy:        "openshell-policy:sha256:" + policyHash,
+		StartedUnixMS: c.wall, EndedUnixMS: c.wall + time.Since(c.began).Milliseconds(),
+	}
+}
+
+// answer makes the answer of a call from its result and its record, which has all
+// but the digests.
+func answer(req *record.Request, res *record.Response, rec *record.Record) (*Answer, error) {
+	rec.RequestSHA256 = req.Digest()
+	rec.ResultSHA256 = res.ResultDigest()
+	rec.SoftwareRuleID = req.SoftwareRule.ID()
+	digest, err := rec.Digest()
+	if err != nil {
+		return nil, err
+	}
+	rec.RecordSHA256 = digest
+	res.Sandbox, res.Isolation, res.Environment = rec.Provider, rec.Isolation, rec.Environment
+	res.DurationMS = rec.EndedUnixMS - rec.StartedUnixMS
+	res.Record = rec
+	return &Answer{
+		Result: res, Record: rec,
+		Request:   record.AppendRequest(nil, req),
+		Response:  record.AppendResponse(nil, res),
+		Statement: statement.AppendRecord(nil, rec),
+	}, nil
+}
+
+// unanswered makes the record of a call without an answer.
+func unanswered(req *record.Request, rec *record.Record, cause error) (*Unanswered, error) {
+	rec.Version = 3
+	rec.RequestSHA256 = req.Digest()
+	rec.SoftwareRuleID = req.SoftwareRule.ID()
+	rec.Unanswered = codeOf(cause)
+	digest, err := rec.Digest()
+	if err != nil {
+		return nil, err
+	}
+	rec.RecordSHA256 = digest
+	return &Unanswered{
+		Record: rec, err: cause,
+		Request: record.AppendRequest(nil, req), Statement: statement.AppendRecord(nil, rec),
+	}, nil
+}
+
+// codeOf is the code of a call that may have run, by what took its answer.
+func codeOf(err error) string {
+	switch {
+	case errors.Is(err, errDeadline), errors.Is(err, context.DeadlineExceeded):
+		return codeDeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return codeCanceled
+	case errors.Is(err, openshell.ErrProtocol):
+		return codeInternal
+	}
+	return codeUnavailable
+}
+
+// Run carries out a call in a sandbox of its own. The error is a *Refused when
+// nothing ran, and wraps ErrLost when something may have.
+//
+// It returns once the answer is there; the sandbox is deleted after that.
+func (r *Runner) Run(ctx context.Context, call *Call) (*Answer, error) {
+	c := r.clock()
+	req := call.Request
+	ctx, cancel := context.WithTimeoutCause(ctx, callTime(req), errDeadline)
+	defer cancel()
+	e, refused := r.driver(ctx)
+	if refused == nil {
+		refused = r.admissible(req, e)
+	}
+	if refused != nil {
+		return nil, refused.of(req)
+	}
+	b, p, refused := r.newBox(ctx, r.config.TmpSize, callTime(req))
+	if refused != nil {
+		return nil, refused.of(req)
+	}
+	defer b.discard()
+	if refused := interpreter(req, p); refused != nil {
+		return nil, refused.of(req)
+	}
+	d := dispatch{box: b, node: p.node}
+	res, err := d.run(ctx, req)
+	switch {
+	case err != nil && !d.sent:
+		return nil, gatewayGone("start the call", err).of(req)
+	case errors.Is(err, errDeadline):
+		// An answer only when it is known that nothing of the call is running.
+		proof, cancel := context.WithTimeout(context.WithoutCancel(ctx), proofTime)
+		defer cancel()
+		if err := b.remove(proof); err != nil {
+			return nil, fmt.Errorf("%w: its deadline passed, and its sandbox is not gone: %w", ErrLost, err)
+		}
+	case err != nil:
+		return nil, fmt.Errorf("%w (%s): %w", ErrLost, codeOf(err), err)
+	}
+	return answer(req, res, r.stated(e, b.seen.hash, c))
+}
+
+// of says whose refusal it is.
+func (r *Refused) of(req *record.Request) *Refused {
+	r.TraceID = req.TraceID
+	return r
+}
+
+// interpreter refuses a call whose interpreter the sandbox has not.
+func interpreter(req *record.Request, p *prepared) *Refused {
+	if req.JavaScript != nil && p.node == "" {
+		return refuse(codeFailedPrecondition, reasonEnvironment, "the sandbox has no node in %s", guestPath)
+	}
+	return nil
+}
