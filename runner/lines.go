@@ -29,7 +29,8 @@ type Outcome struct {
 //
 // Blank lines are no calls. Each outcome is told to the function, after its line
 // was written. The error is one of in or of the log: refused and unanswered calls
-// are none.
+// are none. Where no session can be made every call is refused for that, and the
+// error, once the log has its end, is a *Refused.
 func (r *Runner) Serve(ctx context.Context, in io.Reader, log *runlog.Writer, told func(Outcome)) error {
 	session, err := r.Open(ctx)
 	var closed *Refused
@@ -45,10 +46,13 @@ func (r *Runner) Serve(ctx context.Context, in io.Reader, log *runlog.Writer, to
 		}
 		failed = errors.Join(failed, err)
 	}
-	if failed != nil {
-		return failed // a log without its end says so
+	if failed == nil { // a log without its end says so
+		failed = log.End()
 	}
-	return log.End()
+	if failed == nil && closed != nil {
+		return closed
+	}
+	return failed
 }
 
 func (r *Runner) serve(ctx context.Context, in io.Reader, log *runlog.Writer, told func(Outcome), session *Session, closed *Refused) error {

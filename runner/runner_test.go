@@ -790,8 +790,8 @@ func TestRunLogWithoutSession(t *testing.T) {
 	g := (&gatewaytest.Gateway{Exec: guest.exec}).Start(t)
 	var out bytes.Buffer
 	err := newRunner(t, g, nil).Serve(t.Context(), strings.NewReader(snippet+"\nx\n"), runlog.NewWriter(&out), func(runner.Outcome) {})
-	if err != nil {
-		t.Fatal(err)
+	if !errors.As(err, new(*runner.Refused)) {
+		t.Fatalf("have %v, want a refusal", err)
 	}
 	for _, part := range []string{`"trace_id":"call-1","code":"failed_precondition"`, `"line":2,"trace_id":"","code":"invalid_argument"`, `{"end":{"calls":0,"refused":2,"sessions":0}}`} {
 		if !strings.Contains(out.String(), part) {
