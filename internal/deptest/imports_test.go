@@ -41,6 +41,7 @@ var importTable = map[string][]string{
 	// A gateway that tests script, and the generator of wire messages.
 	"internal/gatewaytest": {"runner/openshell", "runner/openshell/openshellb"},
 	"internal/genproto":    nil,
+	"internal/asuser":      nil,
 }
 
 // forAll names the packages that every other may import; they import none of ours.
