@@ -1,5 +1,5 @@
 # What a developer needs: make demo, make test. Everything is set up by the
-# targets themselves; the machine needs Go, make and git.
+# targets themselves; the machine needs Go, make, git and, for sandboxes, node.
 
 GO       ?= go
 FUZZTIME ?= 60s
@@ -7,41 +7,60 @@ FUZZTIME ?= 60s
 # Where git cannot read the tree (no git, a tree of another user, an unpacked
 # archive inside another repository) Go cannot stamp a revision and would stop.
 ifneq ($(shell git status --porcelain >/dev/null 2>&1 && echo ok),ok)
-export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+novcs = -buildvcs=false
 endif
 
-tool = $(GO) tool -modfile=tools/go.mod
+# One set of flags for programs, checks and tests: gVisor is compiled once.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath $(novcs))
+static = CGO_ENABLED=0 $(GO)
+
+tool = CGO_ENABLED=0 $(GO) tool -modfile=tools/go.mod
 
 # The race detector needs cgo, and Go turns cgo off where it finds no C compiler.
 race = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
-.PHONY: help build demo test check cross bench fuzz fmt clean
+# What links gVisor takes the race detector four more minutes to compile: make race.
+linux     = $(filter linux,$(shell $(GO) env GOOS))
+sandboxed = $(if $(linux),./runner/local ./cmd/plimsoll-run)
+others    = $(shell $(GO) list ./... | grep -v -x -e '.*/runner/local' -e '.*/cmd/plimsoll-run')
+
+# The published Python client, which a test drives the embedded gateway with.
+python = $(if $(linux),$(if $(shell command -v python3),bin/sdk/bin/python))
+
+.PHONY: help build demo test race check cross bench fuzz fmt clean
 
 help:
-	@echo 'make demo   build plimsoll-attest; verify a real session, then sign and verify one of our own'
+	@echo 'make demo   build both programs; run five calls in a sandbox, sign and verify them'
 	@echo 'make test   formatting, vet, staticcheck, tests, cross-builds, module checks'
+	@echo 'make race   the tests that make sandboxes, with the race detector too'
 	@echo 'make bench  all benchmarks'
 	@echo 'make fuzz   every fuzz target for FUZZTIME ($(FUZZTIME))'
 	@echo 'make fmt    format the Go code'
 	@echo 'make clean  remove bin/'
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/plimsoll-attest ./cmd/plimsoll-attest
+	$(static) build -o bin/plimsoll-attest ./cmd/plimsoll-attest
+	$(if $(linux),$(static) build -o bin/plimsoll-run ./cmd/plimsoll-run)
 
 demo: build
-	scripts/demo bin/plimsoll-attest
+	scripts/demo bin/plimsoll-attest $(if $(linux),bin/plimsoll-run)
 
-test: check
+test: check $(python)
 	$(if $(race),,@echo 'NOTE: no C compiler, so no cgo: the tests run WITHOUT the race detector')
-	$(GO) test $(race) -shuffle=on ./...
+	$(GO) test $(race) -shuffle=on $(others)
+	$(if $(python),,@echo 'NOTE: no python3, so the published Python client is NOT run')
+	$(if $(sandboxed),PLIMSOLL_TEST_PYTHON=$(abspath $(python)) $(static) test -p 1 -shuffle=on -timeout=20m $(sandboxed))
 	$(MAKE) --no-print-directory cross
+
+race:
+	$(GO) test -race -p 1 -timeout=30m $(sandboxed)
 
 check:
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 	@files=$$($(tool) gofumpt -l .) && \
 	if [ -n "$$files" ]; then echo "not formatted, run make fmt:"; echo "$$files"; exit 1; fi
-	$(GO) vet ./...
+	$(static) vet ./...
 	$(tool) staticcheck ./...
 
 cross:
@@ -50,7 +69,13 @@ cross:
 	GOOS=js GOARCH=wasm $(GO) build ./verify
 
 bench:
-	$(GO) test -run='^$$' -bench=. -benchmem ./...
+	$(static) test -run='^$$' -bench=. -benchmem -timeout=60m ./...
+
+bin/sdk/bin/python: Makefile
+	rm -rf bin/sdk
+	python3 -m venv bin/sdk
+	bin/sdk/bin/pip install --quiet --disable-pip-version-check openshell==0.1.5 || { rm -rf bin/sdk; exit 1; }
+	touch $@
 
 fuzz:
 	GO='$(GO)' scripts/fuzz $(FUZZTIME)
