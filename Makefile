@@ -25,7 +25,7 @@ sandboxed = $(if $(linux),./runner/local ./cmd/plimsoll-run)
 others    = $(shell $(GO) list ./... | grep -v -x -e '.*/runner/local' -e '.*/cmd/plimsoll-run')
 
 # The published Python client, which a test drives the embedded gateway with.
-python = $(if $(linux),$(if $(shell command -v python3),bin/sdk/bin/python))
+python = $(if $(linux),$(if $(shell command -v python3),bin/.sdk/bin/python))
 
 .PHONY: help build demo test race check cross bench fuzz fmt clean
 
@@ -71,10 +71,10 @@ cross:
 bench:
 	$(static) test -run='^$$' -bench=. -benchmem -timeout=60m ./...
 
-bin/sdk/bin/python: Makefile
-	rm -rf bin/sdk
-	python3 -m venv bin/sdk
-	bin/sdk/bin/pip install --quiet --disable-pip-version-check openshell==0.1.5 || { rm -rf bin/sdk; exit 1; }
+bin/.sdk/bin/python: Makefile
+	rm -rf bin/.sdk
+	python3 -m venv bin/.sdk
+	bin/.sdk/bin/pip install --quiet --disable-pip-version-check openshell==0.1.5 || { rm -rf bin/.sdk; exit 1; }
 	touch $@
 
 fuzz:

@@ -108,6 +108,8 @@ func (b *box) check(ctx context.Context) (*prepared, *Refused) {
 		return nil, gatewayGone("prepare sandbox", err)
 	case r.exitCode == 126 || r.exitCode == 127:
 		return nil, wrongGateway("the sandbox has no /usr/bin/env or /bin/sh: status %d: %.200q", r.exitCode, r.stderr.kept)
+	case r.exitCode == noWorkFolder:
+		return nil, wrongGateway("prepare sandbox: %s cannot be used", workDir)
 	case r.exitCode != 0:
 		return nil, wrongGateway("prepare sandbox: status %d: %.200q", r.exitCode, r.stderr.kept)
 	}

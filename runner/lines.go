@@ -41,10 +41,12 @@ func (r *Runner) Serve(ctx context.Context, in io.Reader, log *runlog.Writer, to
 	if session != nil {
 		// Without ctx: the statement of what there was is due in any case.
 		c, err := session.Close(context.WithoutCancel(ctx))
-		if err == nil {
+		if err == nil && failed == nil {
 			err = log.Close(statement.AppendClose(nil, c))
 		}
-		failed = errors.Join(failed, err)
+		if failed == nil {
+			failed = err
+		}
 	}
 	if failed == nil { // a log without its end says so
 		failed = log.End()

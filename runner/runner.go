@@ -157,7 +157,7 @@ func (r *Runner) driver(ctx context.Context) (evidence, *Refused) {
 	defer cancel()
 	info, err := r.gateway.Info(ctx)
 	if err != nil {
-		return evidence{}, gatewayGone("driver check", err)
+		return evidence{}, gatewayGone("gateway", err)
 	}
 	if len(info.Drivers) != 1 {
 		return evidence{}, wrongGateway("compute_drivers: have %d, want 1", len(info.Drivers))

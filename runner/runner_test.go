@@ -540,7 +540,7 @@ func TestFaults(t *testing.T) {
 		lost     string
 		commands string
 	}{
-		"info":                {fail: "GetGatewayInfo", code: connect.CodeUnavailable, refused: "unavailable", detail: "driver check"},
+		"info":                {fail: "GetGatewayInfo", code: connect.CodeUnavailable, refused: "unavailable", detail: "gateway: "},
 		"info denied":         {fail: "GetGatewayInfo", code: connect.CodePermissionDenied, refused: "unavailable", detail: "permission denied"},
 		"create":              {fail: "CreateSandbox", code: connect.CodeInvalidArgument, refused: "unavailable", detail: "create sandbox"},
 		"create over":         {fail: "CreateSandbox", code: connect.CodeResourceExhausted, refused: "resource_exhausted", detail: "create sandbox"},

@@ -67,12 +67,26 @@ while [ "$up" -gt 1 ]; do
 done
 `
 
+// repairScript has the work folder be one that calls can use: code owns it, and in
+// some sandboxes /tmp too, and may have taken its rights or put something else in
+// its place.
+const repairScript = `
+usable() { [ ! -L ` + workDir + ` ] && [ -d ` + workDir + ` ] && [ -r ` + workDir + ` ] && [ -w ` + workDir + ` ] && [ -x ` + workDir + ` ]; }
+repair() {
+	[ -r /tmp ] && [ -w /tmp ] && [ -x /tmp ] || chmod 1777 /tmp
+	usable && return
+	[ -L ` + workDir + ` ] || [ ! -e ` + workDir + ` ] || chmod 755 ` + workDir + `
+	usable && return
+	rm -rf ` + workDir + ` && mkdir ` + workDir + ` && usable
+} 2>/dev/null
+`
+
 // prepareScript makes the work folder and says what there is: "node PATH" when
 // there is one, "ptrace N", and "process PID START" for each process but its own. It is
 // run where no code of a call has run since the sandbox was started, so its output
 // is the sandbox's own.
-const prepareScript = statFunction + `
-if [ ! -d ` + workDir + ` ]; then mkdir ` + workDir + ` || exit 1; fi
+const prepareScript = statFunction + repairScript + `
+repair || exit 65
 if at=$(command -v node 2>/dev/null); then echo "node $at"; fi
 if read -r scope 2>/dev/null </proc/sys/kernel/yama/ptrace_scope; then echo "ptrace $scope"; fi
 for dir in /proc/[0-9]*; do
@@ -82,8 +96,9 @@ for dir in /proc/[0-9]*; do
 done
 `
 
-// The exit statuses of sweepScript that are not success.
+// The exit statuses of sweepScript that are not success, and of prepareScript.
 const (
+	noWorkFolder   = 65
 	sweepNotClean  = 66
 	sweepMainGone  = 67
 	sweepOverDisk  = 68
@@ -91,15 +106,19 @@ const (
 )
 
 // sweepScript kills every process but those in $1 (" PID:START …"), its own
-// ancestors and itself, until two looks in a row find none, and then has the work
-// folder be one that can be used. $2 is a bound in KiB for what is in /tmp; empty,
-// nothing is measured. A process that is there by its number is known by its start
-// at the end only: to read that takes the shell a call a byte.
+// ancestors and itself, until two looks in a row find none, and then repairs the
+// work folder. $2 is a bound in KiB for what is in /tmp; empty, nothing is measured.
+// A process that is there by its number is known by its start at the end only: to
+// read that takes the shell a call a byte.
+//
+// A look at few processes is one reading of /proc, so one that finds none proves
+// that there was none. What has ended and was not waited for counts too: it has a
+// living parent, or a tracer that was born after the look began.
 //
 // Only its exit status counts, and what it prints is thrown away. A leftover can
 // kill or stop it, which is not success, but not trace it: sessions are refused
 // where one process may trace another.
-const sweepScript = statFunction + `
+const sweepScript = statFunction + repairScript + `
 keep=$1 round=0 clean=0
 for one in $keep; do mine="$mine${one%:*} "; done
 while [ "$clean" -lt 2 ]; do
@@ -110,11 +129,6 @@ while [ "$clean" -lt 2 ]; do
 		pid=${dir#/proc/}
 		case $mine in *" $pid "*) continue ;; esac
 		kill -9 "$pid" 2>/dev/null
-		# What has ended and was not waited for is none, but for its threads.
-		if stat "$pid" && [ "$state" = Z ]; then
-			set -- "$1" "$2" /proc/"$pid"/task/*
-			[ $# -gt 3 ] || continue
-		fi
 		found=1
 	done
 	if [ -n "$found" ]; then clean=0; else clean=$((clean + 1)); fi
@@ -127,11 +141,7 @@ done
 for one in $keep; do
 	stat "${one%:*}" && [ "$began" = "${one#*:}" ] || exit 67
 done
-usable() { [ ! -L ` + workDir + ` ] && [ -d ` + workDir + ` ] && [ -r ` + workDir + ` ] && [ -w ` + workDir + ` ] && [ -x ` + workDir + ` ]; }
-if ! usable; then
-	[ -L ` + workDir + ` ] || chmod 755 ` + workDir + `
-	usable || { rm -rf ` + workDir + ` && mkdir ` + workDir + `; }
-fi
+repair || exit 65
 if [ -n "$2" ]; then
 	used=$(du -skx /tmp) || [ -n "$used" ] || exit 69
 	set -- "$1" "$2" $used

@@ -370,6 +370,9 @@ func (s *Session) clean(parent context.Context) bool {
 	case err == nil && (r.exitCode == sweepOverDisk || r.exitCode == sweepNoMeasure):
 		s.end(EndDisk, fmt.Sprintf("/tmp holds more than %d MiB, or could not be measured", s.runner.config.DiskBudget>>20))
 		return true
+	case err == nil && r.exitCode == noWorkFolder:
+		s.end(EndBoundaryFailed, workDir+" cannot be used any more")
+		return true
 	case s.dead(parent, "after the call"):
 		return true
 	}

@@ -21,7 +21,7 @@ sandboxes whose program is gone. Every run does so when it starts. Sandboxes of
 programs that are alive are not touched.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.prepare(cmd); err != nil {
+			if err := s.prepare(cmd, std); err != nil {
 				return err
 			}
 			n, err := local.Cleanup(s.stateFolder())

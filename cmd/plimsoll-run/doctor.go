@@ -48,7 +48,7 @@ guessed. The exit status is 0 when everything is there, else 1.`,
 			if err := cli.CheckFormat(format); err != nil {
 				return err
 			}
-			if err := s.prepare(cmd); err != nil {
+			if err := s.prepare(cmd, std); err != nil {
 				return err
 			}
 			report := s.examine(cmd.Context())

@@ -176,7 +176,8 @@ func TestExitStatus(t *testing.T) {
 		"listen on all":      {"gateway", "--listen", "0.0.0.0:0"},
 		"listen on a name":   {"gateway", "--listen", "localhost:0"},
 		"lifetime of a year": {"session", "--session-lifetime", "9000h"},
-		"no memory":          {"exec", "--cpus", "0", "-e", "1"},
+		"no CPU":             {"exec", "--cpus", "0", "-e", "1"},
+		"image that is none": {"exec", "--image", dir, "-e", "1"},
 	} {
 		f := h.run("", args...)
 		if f.status != exitUsage || f.stdout != "" || !strings.HasPrefix(f.stderr, "plimsoll-run: ") || strings.Count(f.stderr, "\n") != 1 {
@@ -214,7 +215,10 @@ func TestVariables(t *testing.T) {
 		{"SANDBOX_DISK_MB=32", nil, exitDone, "32768\n"},
 		{"SANDBOX_DISK_MB=32", []string{"--disk-mb", "16"}, exitDone, "16384\n"},
 		{"SANDBOX_DISK_MB=", nil, exitDone, "131072\n"},
-		{"SANDBOX_DISK_MB=much", nil, exitUsage, `$SANDBOX_DISK_MB: have "much"`},
+		{"SANDBOX_DISK_MB=much", nil, exitUsage, `$SANDBOX_DISK_MB: have "much", want a value of --disk-mb`},
+		{"SANDBOX_MEMORY_MB=1", nil, exitUsage, "--memory-mb: have 1, want 64"},
+		{"SANDBOX_CPUS=100000", nil, exitUsage, "--cpus: have 100000, this machine has"},
+		{"SANDBOX_STATE=/proc/self/exe", nil, exitDone, "131072\n"}, // under its flag
 		{"SANDBOX_DISK_MB=0", nil, exitUsage, "--disk-mb: have 0"},
 		{"SANDBOX_CPUS=-1", nil, exitUsage, "--cpus: have -1"},
 		{"SANDBOX_PIDS=10", nil, exitUsage, "SANDBOX_PIDS is set"},
@@ -347,12 +351,59 @@ var hostile = map[string]struct {
 		},
 	},
 	"fills /tmp": {
-		calls:  []object{steps("head -c 400000000 /dev/zero >f; echo $?"), steps("echo alive")},
+		calls:  []object{steps("for i in 1 2 3 4 5 6; do head -c 60000000 /dev/zero >f$i; done; sleep 20"), steps("echo alive")},
 		status: exitRefused,
 		check: func(t *testing.T, f *finished) {
 			f.result(1)
 			if r := f.refused(2); !strings.Contains(r.Detail, runner.EndDisk) {
 				t.Errorf("have %+v", r)
+			}
+		},
+	},
+	"fills /tmp with one file": {
+		calls: []object{steps("head -c 400000000 /dev/zero >f; echo $?; stat -c %s f; rm f"), steps("echo alive")},
+		check: func(t *testing.T, f *finished) {
+			if have := f.out(1); have != "153\n67108864\n" || f.out(2) != "alive\n" {
+				t.Errorf("have %q", have)
+			}
+		},
+	},
+	"hides what it fills /tmp with": {
+		calls: []object{
+			steps("exec 5>a 6>b; rm a b; head -c 40000000 /dev/zero >&5; head -c 40000000 /dev/zero >&6; sleep 20; echo survived"),
+			steps("echo not reached"),
+		},
+		status: exitRefused,
+		check: func(t *testing.T, f *finished) {
+			if have := f.result(1).Project.Steps[0]; have.ExitCode != 137 || !strings.Contains(f.refused(2).Detail, "session ended: disk_exceeded") {
+				t.Errorf("have %+v, %+v", have, f.refused(2))
+			}
+		},
+	},
+	"hides its folder from the watchdog": {
+		calls: []object{
+			steps("chmod 0 /tmp; mkdir d; head -c 40000000 /dev/zero >d/a; head -c 40000000 /dev/zero >d/b; chmod 0 d; sleep 20; echo survived"),
+			steps("echo not reached"),
+		},
+		status: exitRefused,
+		check: func(t *testing.T, f *finished) {
+			if !strings.Contains(f.refused(2).Detail, "session ended: disk_exceeded") {
+				t.Errorf("have %+v", f.refused(2))
+			}
+		},
+	},
+	"takes its folders' rights away": {
+		calls: []object{
+			steps("echo kept >f; chmod 0 /tmp/work /tmp; true"),
+			steps("cat f; echo ran >g"),
+			steps("rm -rf /tmp/work; ln -s /usr /tmp/work; chmod 555 /tmp; true"),
+			steps("pwd -P; ls"),
+			steps("rm -rf /tmp/work; echo x >/tmp/work; chmod 0 /tmp; true"),
+			steps("pwd -P; ls"),
+		},
+		check: func(t *testing.T, f *finished) {
+			if f.out(2) != "kept\n" || f.out(4) != "/tmp/work\n" || f.out(6) != "/tmp/work\n" {
+				t.Errorf("have %q, %q, %q", f.out(2), f.out(4), f.out(6))
 			}
 		},
 	},

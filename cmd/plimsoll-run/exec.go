@@ -57,7 +57,7 @@ The snippet is read from FILE, from standard input (-) or from the command line
 (-e). With --call it is one call in JSON, as session takes them a line each.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.prepare(cmd); err != nil {
+			if err := s.prepare(cmd, std); err != nil {
 				return err
 			}
 			sources := len(args)

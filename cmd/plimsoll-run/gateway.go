@@ -25,7 +25,7 @@ those of others. It listens on a loopback address only, and prints it on standar
 output. Port 0 takes a free one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.prepare(cmd); err != nil {
+			if err := s.prepare(cmd, std); err != nil {
 				return err
 			}
 			host, _, err := net.SplitHostPort(listen)

@@ -30,7 +30,7 @@ and a file that is not UTF-8 text, is an error. Steps run one after the other
 until one fails. Artifacts are files to fetch afterwards, by their path from DIR.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.prepare(cmd); err != nil {
+			if err := s.prepare(cmd, std); err != nil {
 				return err
 			}
 			req, err := c.request()

@@ -26,7 +26,7 @@ A call is the JSON of a RunRequest without its protocol number, for example
 Files stay from call to call, processes do not.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.prepare(cmd); err != nil {
+			if err := s.prepare(cmd, std); err != nil {
 				return err
 			}
 			boxes, err := s.open(cmd.Context(), std)

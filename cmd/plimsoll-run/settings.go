@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,17 +85,25 @@ func (s *settings) addSessionDisk(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&s.sessionDisk, "session-disk-mb", 1024, "`MiB` that the /tmp of a session may hold ($SANDBOX_SESSION_DISK_MB)")
 }
 
+// settingNames are the flags that have a variable.
+var settingNames = []string{
+	"state", "image", "memory-mb", "cpus", "disk-mb", "session-disk-mb", "session-lifetime", "session-idle",
+}
+
+func variable(flag string) string {
+	return "SANDBOX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // fromEnvironment sets the flags that were not given from their variables.
 func fromEnvironment(cmd *cobra.Command, getenv func(string) string) error {
-	for _, name := range []string{"state", "image", "memory-mb", "cpus", "disk-mb", "session-disk-mb", "session-lifetime", "session-idle"} {
+	for _, name := range settingNames {
 		flag := cmd.Flags().Lookup(name)
-		variable := "SANDBOX_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		value := getenv(variable)
+		value := getenv(variable(name))
 		if flag == nil || flag.Changed || value == "" {
 			continue
 		}
 		if err := flag.Value.Set(value); err != nil {
-			return fmt.Errorf("$%s: have %.60q: %w", variable, value, err)
+			return fmt.Errorf("$%s: have %.60q, want a value of --%s", variable(name), value, name)
 		}
 	}
 	return nil
@@ -122,20 +132,32 @@ func (s *settings) stateFolder() string {
 }
 
 // prepare reads the environment. Every command that has a gateway begins so.
-func (s *settings) prepare(cmd *cobra.Command) error {
+func (s *settings) prepare(cmd *cobra.Command, std *streams) error {
 	if err := checkRemote(os.Environ()); err != nil {
 		return err
+	}
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "SANDBOX_") && name != "SANDBOX_PROVIDER" && !slices.ContainsFunc(settingNames, func(s string) bool { return variable(s) == name }) {
+			std.complain("%.60s is set, and is no setting of this program", name)
+		}
 	}
 	if err := fromEnvironment(cmd, os.Getenv); err != nil {
 		return err
 	}
 	for _, n := range []struct {
-		name  string
-		value int
-	}{{"memory-mb", s.memory}, {"cpus", s.cpus}, {"disk-mb", s.disk}, {"session-disk-mb", s.sessionDisk}} {
-		if cmd.Flags().Lookup(n.name) != nil && (n.value < 1 || n.value > 1<<20) {
-			return fmt.Errorf("--%s: have %d, want 1 to %d", n.name, n.value, 1<<20)
+		name       string
+		value, low int
+	}{
+		{"memory-mb", s.memory, local.MinMemory >> 20}, {"cpus", s.cpus, 1},
+		{"disk-mb", s.disk, 1}, {"session-disk-mb", s.sessionDisk, 1},
+	} {
+		if cmd.Flags().Lookup(n.name) != nil && (n.value < n.low || n.value > 1<<20) {
+			return fmt.Errorf("--%s: have %d, want %d to %d", n.name, n.value, n.low, 1<<20)
 		}
+	}
+	if cmd.Flags().Lookup("cpus") != nil && s.cpus > runtime.NumCPU() {
+		return fmt.Errorf("--cpus: have %d, this machine has %d", s.cpus, runtime.NumCPU())
 	}
 	return nil
 }
@@ -164,6 +186,9 @@ func (s *settings) open(ctx context.Context, std *streams) (*sandboxes, error) {
 	}
 	var client openshell.Gateway
 	gateway, err := local.New(s.gatewayConfig())
+	if errors.Is(err, local.ErrPath) || errors.Is(err, local.ErrImage) {
+		return nil, err // a setting, and not the machine
+	}
 	if err == nil {
 		config.Image, config.Environment = gateway.ImageName(), gateway.Environment()
 		config.Policy = localPolicy(gateway)

@@ -27,13 +27,8 @@ type tree struct {
 // /var, /run and the host's /etc are not among them. The node found on the host is
 // added, by its installation prefix, when it lives elsewhere.
 func hostTrees(etc string) ([]tree, error) {
-	names := []string{"/bin", "/sbin", "/usr"}
-	libs, err := filepath.Glob("/lib*")
-	if err != nil {
-		return nil, err
-	}
 	trees := []tree{{path: "/dev/urandom"}, {path: "/proc"}, {path: "/etc", source: etc}}
-	for _, name := range append(names, libs...) {
+	for _, name := range []string{"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32"} {
 		info, err := os.Lstat(name)
 		switch {
 		case err != nil:
@@ -80,11 +75,22 @@ func nodePrefix() (prefix, what string) {
 		return "", fmt.Sprintf("node at %s: %v", name, err)
 	}
 	// An installation and nothing else: a folder that holds more (a home folder,
-	// /opt itself) would show code what is none of its business.
-	known := []string{"bin", "include", "lib", "share", "etc", "CHANGELOG.md", "LICENSE", "README.md"}
-	for _, entry := range entries {
-		if !slices.Contains(known, entry.Name()) {
-			return "", fmt.Sprintf("node at %s: not shown to sandboxes, because %s holds more than node (%.60q)", name, prefix, entry.Name())
+	// /opt itself, somebody's ~/.local) would show code what is none of its business.
+	programs, err := os.ReadDir(filepath.Dir(name))
+	if err != nil {
+		return "", fmt.Sprintf("node at %s: %v", name, err)
+	}
+	for _, list := range []struct {
+		entries []os.DirEntry
+		known   []string
+	}{
+		{entries, []string{"bin", "include", "lib", "share", "etc", "CHANGELOG.md", "LICENSE", "README.md"}},
+		{programs, []string{"node", "nodejs", "npm", "npx", "corepack", "yarn", "yarnpkg", "pnpm", "pnpx", "tsc", "tsserver"}},
+	} {
+		for _, entry := range list.entries {
+			if !slices.Contains(list.known, entry.Name()) {
+				return "", fmt.Sprintf("node at %s: not shown to sandboxes, because %s holds more than node (%.60q)", name, prefix, entry.Name())
+			}
 		}
 	}
 	if filepath.Base(filepath.Dir(name)) != "bin" || strings.Count(prefix, "/") < 2 {
@@ -282,6 +288,11 @@ func (s *sandbox) writeBundle(dir string) error {
 			}
 		}
 	}
+	limits := []ociRlimit{
+		{"RLIMIT_NPROC", maxGuestProcesses, maxGuestProcesses},
+		{"RLIMIT_NOFILE", 4096, 4096},
+		{"RLIMIT_CORE", 0, 0},
+	}
 	if s.tmpSize > 0 {
 		options := []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(s.tmpSize, 10)}
 		if s.tmpNoexec {
@@ -293,6 +304,8 @@ func (s *sandbox) writeBundle(dir string) error {
 			Destination: "/tmp", Type: "bind", Source: s.tmpDir(),
 			Options: []string{"rbind", "rw", "nosuid", "nodev"},
 		})
+		// The watchdog comes too late for a file that is allocated at once.
+		limits = append(limits, ociRlimit{"RLIMIT_FSIZE", uint64(s.gateway.config.DiskBudget), uint64(s.gateway.config.DiskBudget)})
 	}
 	argv := s.spec.Command
 	if !strings.HasPrefix(argv[0], "/") {
@@ -306,11 +319,7 @@ func (s *sandbox) writeBundle(dir string) error {
 			Env:             guestEnv(s.gateway.trees),
 			Cwd:             "/tmp",
 			NoNewPrivileges: true,
-			Rlimits: []ociRlimit{
-				{"RLIMIT_NPROC", maxGuestProcesses, maxGuestProcesses},
-				{"RLIMIT_NOFILE", 4096, 4096},
-				{"RLIMIT_CORE", 0, 0},
-			},
+			Rlimits:         limits,
 		},
 		Root:     ociRoot{Path: root, Readonly: true},
 		Hostname: "sandbox",

@@ -220,17 +220,14 @@ func (c *command) start(env []string, dir string, files [3]*os.File) (int32, err
 	return c.run.kernel.start(c.request.Command, env, dir, files)
 }
 
-// notStarted answers for a command that gVisor did not start. A program that is
-// missing or cannot be executed is an exit of its own, as a shell has it.
+// notStarted answers for a command that gVisor did not start, as far as is known. A
+// program that is missing or cannot be executed is an exit of its own, as a shell
+// has it, and so is a missing working directory.
 func (c *command) notStarted(err error) error {
 	text := err.Error()
 	var remote urpc.RemoteError
 	if !errors.As(err, &remote) || strings.Contains(text, "has stopped") || strings.Contains(text, "not started") {
-		code, err := c.orphaned(err)
-		if err != nil {
-			return err
-		}
-		return c.emit(exitEvent(code))
+		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the sandbox has ended: %w", err))
 	}
 	var code int32
 	switch {

@@ -4,7 +4,9 @@ package local
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -157,7 +159,7 @@ func (g *Gateway) watchMemory() {
 		}
 		for _, s := range g.all() {
 			if r := s.current(); r != nil {
-				r.checkMemory(s.memory, tick%20 == 0)
+				r.checkMemory(s.memory, tick%4 == 0)
 			}
 		}
 	}
@@ -204,6 +206,10 @@ func residentAnon(pid int) int64 {
 const (
 	maxEntries = 200000
 	maxDepth   = 200
+	// maxDeleted is how many files without a name code may keep open: each takes a
+	// descriptor of the file server, of which there are 16,384, and a socket that is
+	// sent over itself keeps one beyond the life of every process.
+	maxDeleted = 1000
 )
 
 // diskTick is how often the free space of the file system is read; a sandbox's
@@ -239,9 +245,10 @@ func (g *Gateway) watchDisk() {
 		begin := time.Now()
 		for _, s := range g.all() {
 			if r := s.current(); r != nil && s.tmpSize == 0 {
-				used, fits := diskUsage(s.tmpDir(), g.config.DiskBudget)
+				used, fits := diskUsage(s.tmpDir(), r.files(), g.config.DiskBudget)
 				if !fits {
-					r.end(reasonDisk, fmt.Sprintf("/tmp holds more than it may: %d bytes measured, budget %d bytes, %d entries", used, g.config.DiskBudget, maxEntries))
+					r.end(reasonDisk, fmt.Sprintf("/tmp holds %d bytes or more; it may hold %d bytes, %d files, and %d deleted ones that are still open",
+						used, g.config.DiskBudget, maxEntries, maxDeleted))
 				}
 			}
 		}
@@ -249,16 +256,70 @@ func (g *Gateway) watchDisk() {
 	}
 }
 
-// diskUsage measures a tree until it is larger than the budget. It follows no
-// link, and a tree that changes meanwhile does it no harm.
-func diskUsage(dir string, budget int64) (int64, bool) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// files is the folder of the open files of a run's file server; empty when there
+// is none.
+func (r *run) files() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.goferPID == 0 {
+		return ""
+	}
+	return fmt.Sprintf("/proc/%d/fd", r.goferPID)
+}
+
+// diskUsage measures a tree until it is larger than the budget, and what was
+// deleted of it and is still open: files names the folder of the open files. It
+// follows no link of the tree, and a tree that changes meanwhile does it no harm.
+// What cannot be measured does not fit.
+func diskUsage(dir, files string, budget int64) (int64, bool) {
+	fd, err := openFolder(unix.AT_FDCWD, dir)
 	if err != nil {
-		return 0, true
+		return 0, err == unix.ENOENT
+	}
+	var stat unix.Stat_t
+	if unix.Fstat(fd, &stat) != nil {
+		unix.Close(fd)
+		return 0, false
 	}
 	w := diskWalk{budget: budget, left: maxEntries, seen: map[uint64]bool{}}
-	fits := w.walk(fd, 0)
+	fits := w.walk(fd, 0) && w.deleted(files, stat.Dev)
 	return w.used, fits
+}
+
+// openFolder opens a folder. An ordinary user owns what code makes, and gives a
+// folder its rights back that code took away to hide its files.
+func openFolder(at int, name string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_DIRECTORY | unix.O_CLOEXEC
+	fd, err := unix.Openat(at, name, flags, 0)
+	if err == unix.EACCES && unix.Fchmodat(at, name, 0o700, 0) == nil {
+		fd, err = unix.Openat(at, name, flags, 0)
+	}
+	return fd, err
+}
+
+// deleted adds the files that are open and have no name any more.
+func (w *diskWalk) deleted(files string, device uint64) bool {
+	if files == "" {
+		return true
+	}
+	entries, err := os.ReadDir(files)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) // it has ended
+	}
+	count := 0
+	for _, entry := range entries {
+		var stat unix.Stat_t
+		if unix.Stat(filepath.Join(files, entry.Name()), &stat) != nil || stat.Nlink > 0 || stat.Dev != device ||
+			stat.Mode&unix.S_IFMT != unix.S_IFREG || w.seen[stat.Ino] {
+			continue
+		}
+		w.seen[stat.Ino] = true
+		count++
+		if w.used += stat.Blocks * 512; w.used > w.budget || count > maxDeleted {
+			return false
+		}
+	}
+	return true
 }
 
 type diskWalk struct {
@@ -295,12 +356,7 @@ func (w *diskWalk) walk(fd, depth int) bool {
 			if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 				continue
 			}
-			child, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-			if err == unix.EACCES && unix.Fchmodat(fd, name, 0o700, 0) == nil {
-				// A folder without rights, for an ordinary user who owns it: code that
-				// hides its files from us gets its rights back.
-				child, err = unix.Openat(fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-			}
+			child, err := openFolder(fd, name)
 			if err == nil && !w.walk(child, depth+1) {
 				return false
 			}

@@ -93,7 +93,7 @@ func atoi(text string) int {
 
 // Limits says how each limit of a sandbox holds here.
 func (g *Gateway) Limits() []Finding {
-	memory := fmt.Sprintf("a watchdog, which looks every %v: code can pass the limit by what it touches in that time (measured: 1 to 4 MiB of 256) before the sandbox ends", memoryTick)
+	memory := fmt.Sprintf("a watchdog, which looks every %v: code can pass the limit by what it touches in that time before the sandbox ends (measured, of 256 MiB: 1 to 4 MiB; 40 MiB by filling pipes and sockets)", memoryTick)
 	if g.cgroup != nil {
 		version := 1
 		if g.cgroup.v2 {

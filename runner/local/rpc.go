@@ -34,8 +34,11 @@ const (
 	configRevision   = 1
 	providerRevision = 1
 	maxPageSize      = 1000
-	minMemory        = 64 << 20
 )
+
+// MinMemory is the least memory, in bytes, that a sandbox may be given: gVisor
+// itself needs some.
+const MinMemory = 64 << 20
 
 // Handler serves the API: gRPC on the paths of openshell.v1.OpenShell.
 func (g *Gateway) Handler() http.Handler {
@@ -318,14 +321,17 @@ func (s *sandbox) readResources(template *pb.SandboxTemplate) error {
 			switch name {
 			case "memory":
 				memory, ok := parseMemory(text)
-				if !ok || memory < minMemory {
-					return invalid("template.resources.limits.memory: have %.60q, want at least %d bytes", text, minMemory)
+				if !ok || memory < MinMemory {
+					return invalid("template.resources.limits.memory: have %.60q, want at least %d bytes", text, MinMemory)
 				}
 				s.memory = memory
 			case "cpu":
 				cpus, err := strconv.ParseUint(text, 10, 16)
 				if err != nil || cpus == 0 {
 					return invalid("template.resources.limits.cpu: have %.60q, want whole CPUs: they are limited by affinity", text)
+				}
+				if have := len(s.gateway.cpus); int(cpus) > have {
+					return invalid("template.resources.limits.cpu: have %d, this machine has %d", cpus, have)
 				}
 				s.cpus = int(cpus)
 			default:

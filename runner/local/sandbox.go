@@ -86,6 +86,7 @@ type run struct {
 	started     bool
 	pidfds      map[int]int // by PID: gVisor's processes
 	sandboxPID  int
+	goferPID    int // the file server's
 	memory      *os.File
 	kernelBytes int64
 	peak        int64
@@ -226,11 +227,8 @@ func (r *run) launch() error {
 	}
 	if s.tmpSize == 0 {
 		if err := os.Mkdir(s.tmpDir(), 0o777); err == nil {
-			err = os.Chmod(s.tmpDir(), 0o777|os.ModeSticky)
-			if err == nil && g.root {
-				err = os.Lchown(s.tmpDir(), guestUID, guestUID)
-			}
-			if err != nil {
+			// As root its owner is root, so that code cannot take its rights away.
+			if err := os.Chmod(s.tmpDir(), 0o777|os.ModeSticky); err != nil {
 				return err
 			}
 		} else if !errors.Is(err, os.ErrExist) {
@@ -355,7 +353,7 @@ func (r *run) adopt() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.memory, r.sandboxPID = memory, state.Sandbox.PID
+	r.memory, r.sandboxPID, r.goferPID = memory, state.Sandbox.PID, state.GoferPID
 	for _, pid := range []int{state.Sandbox.PID, state.GoferPID, r.cmd.Process.Pid} {
 		if err := confineProcess(pid, r.sandbox.cpuSet); err != nil {
 			return fmt.Errorf("CPUs of %d: %w", pid, err)

@@ -257,7 +257,7 @@ func TestDiskBudget(t *testing.T) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	res := c.exec(ctx, &pb.ExecSandboxRequest{Sandbox: name, Command: []string{"/bin/sh", "-c", "dd if=/dev/zero of=/tmp/x bs=1M count=4000; sleep 60"}})
+	res := c.exec(ctx, &pb.ExecSandboxRequest{Sandbox: name, Command: []string{"/bin/sh", "-c", "for i in 1 2 3 4 5 6; do dd if=/dev/zero of=/tmp/x$i bs=1M count=60; done; sleep 60"}})
 	box := c.untilError(name)
 	t.Logf("%v code %d %v %v", time.Since(begin), res.code, res.err, box.Status.Conditions[0])
 	if box.Status.Conditions[0].Reason != "DiskBudgetExceeded" {
