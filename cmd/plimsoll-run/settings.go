@@ -149,8 +149,10 @@ func (s *settings) prepare(cmd *cobra.Command, std *streams) error {
 		name       string
 		value, low int
 	}{
-		{"memory-mb", s.memory, local.MinMemory >> 20}, {"cpus", s.cpus, 1},
-		{"disk-mb", s.disk, 1}, {"session-disk-mb", s.sessionDisk, 1},
+		{"memory-mb", s.memory, local.MinMemory >> 20},
+		{"cpus", s.cpus, 1},
+		{"disk-mb", s.disk, 1},
+		{"session-disk-mb", s.sessionDisk, 1},
 	} {
 		if cmd.Flags().Lookup(n.name) != nil && (n.value < n.low || n.value > 1<<20) {
 			return fmt.Errorf("--%s: have %d, want %d to %d", n.name, n.value, n.low, 1<<20)
