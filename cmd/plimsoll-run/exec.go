@@ -54,7 +54,9 @@ func newExec(std *streams) *cobra.Command {
 		Long: `Run one snippet for node, or one call, in a sandbox of its own.
 
 The snippet is read from FILE, from standard input (-) or from the command line
-(-e). With --call it is one call in JSON, as session takes them a line each.`,
+(-e). With --call it is one call in JSON, as session takes them a line each.
+
+` + exitHelp,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.prepare(cmd, std); err != nil {

@@ -27,7 +27,9 @@ func newProject(std *streams) *cobra.Command {
 
 All regular files below DIR are sent, but for a .git folder; anything else there,
 and a file that is not UTF-8 text, is an error. Steps run one after the other
-until one fails. Artifacts are files to fetch afterwards, by their path from DIR.`,
+until one fails. Artifacts are files to fetch afterwards, by their path from DIR.
+
+` + exitHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.prepare(cmd, std); err != nil {

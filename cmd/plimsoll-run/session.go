@@ -23,7 +23,9 @@ func newSession(std *streams) *cobra.Command {
 A call is the JSON of a RunRequest without its protocol number, for example
   {"trace_id":"call-1","project":{"files":[{"path":"t.js","content":"…"}],"steps":["node t.js"]}}
   {"trace_id":"call-2","javascript":{"code":"console.log(1+1)"}}
-Files stay from call to call, processes do not.`,
+Files stay from call to call, processes do not.
+
+` + exitHelp,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.prepare(cmd, std); err != nil {
