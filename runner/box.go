@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/plimsoll-attest/plimsoll/runner/openshell"
@@ -134,7 +135,7 @@ func (b *box) wait(ctx context.Context) *Refused {
 		return gatewayGone("wait for the sandbox", err)
 	}
 	if s.Phase != openshell.PhaseReady {
-		return wrongGateway("the sandbox did not become ready: phase %d, %.200q: %.512q", s.Phase, s.Reasons, s.Detail)
+		return wrongGateway("the sandbox did not become ready: phase %v (%.200s): %.512s", s.Phase, strings.Join(s.Reasons, ", "), s.Detail)
 	}
 	return nil
 }
@@ -203,7 +204,7 @@ func (b *box) waitStopped(ctx context.Context) *Refused {
 		return gatewayGone("wait for the sandbox to stop", err)
 	}
 	if s.Phase != openshell.PhaseStopped {
-		return wrongGateway("the sandbox did not stop: phase %d, %.200q", s.Phase, s.Reasons)
+		return wrongGateway("the sandbox did not stop: phase %v (%.200s)", s.Phase, strings.Join(s.Reasons, ", "))
 	}
 	return nil
 }

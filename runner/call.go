@@ -87,7 +87,7 @@ func jsonError(err error) error {
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
 		if errors.Is(syntactic.Err, jsontext.ErrDuplicateName) {
-			return fmt.Errorf("byte %d: repeated name", syntactic.ByteOffset)
+			return fmt.Errorf("byte %d: repeated name %.64q", syntactic.ByteOffset, syntactic.JSONPointer.LastToken())
 		}
 		return fmt.Errorf("not JSON: byte %d: %w", syntactic.ByteOffset, syntactic.Err)
 	}
@@ -412,7 +412,7 @@ func checkTraceID(id string) error {
 		}
 	}
 	if _, err := hex.DecodeString(id); err == nil && len(id) == 64 {
-		return errors.New("trace_id: 64 hex digits read as a digest")
+		return errors.New("trace_id: 64 hex digits, which a list of calls would take for a digest")
 	}
 	return nil
 }

@@ -190,9 +190,10 @@ func (d *dispatch) project(ctx context.Context, run *record.ProjectRun) (*record
 		case err != nil:
 			return timedOut(err)
 		}
-		switch {
-		case note == tooLarge:
+		if note == tooLarge {
 			res.ArtifactsTruncated = true
+		}
+		switch {
 		case note != "":
 			notes = append(notes, fmt.Sprintf("artifact %q: %s", path, note))
 		case found:
@@ -226,10 +227,10 @@ func (d *dispatch) writeFiles(ctx context.Context, files []record.ProjectFile) (
 	return fmt.Sprintf("the files could not be written: status %d", r.exitCode), nil
 }
 
-const tooLarge = "too large"
+const tooLarge = "too large for what is left of 8 MiB"
 
-// readFile fetches an artifact. A file that is not there is not found; what is
-// there and is no file, or cannot be read, is not fetched, and the note says why.
+// readFile fetches an artifact. Of one that is not there, is no file, cannot be read
+// or has no room any more the note says so.
 func (d *dispatch) readFile(ctx context.Context, path string, room int) (content []byte, found bool, note string, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -258,7 +259,7 @@ func (d *dispatch) readFile(ctx context.Context, path string, room int) (content
 	case code == 0:
 		return out.kept, true, "", nil
 	case code == notThere:
-		return nil, false, "", nil
+		return nil, false, "not there", nil
 	case code == notAFile:
 		return nil, false, "not a regular file", nil
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/plimsoll-attest/plimsoll/runner/openshell"
@@ -64,7 +65,7 @@ func (b *box) readBack(ctx context.Context) *Refused {
 		}
 	}
 	if s.Phase != openshell.PhaseReady {
-		return wrongGateway("%w: phase %d, %.200q: %.512q", errMainGone, s.Phase, s.Reasons, s.Detail)
+		return wrongGateway("%w: phase %v (%.200s): %.512s", errMainGone, s.Phase, strings.Join(s.Reasons, ", "), s.Detail)
 	}
 	now := seen{
 		set: true, started: true, mainProcess: s.MainProcess, policyVersion: c.PolicyVersion, revision: c.Revision,

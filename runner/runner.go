@@ -18,17 +18,21 @@ import (
 const (
 	snippetTime   = 30 * time.Second
 	projectTime   = 2 * time.Minute
-	maxCallTime   = 5 * time.Minute
 	driverTime    = 10 * time.Second
 	readyTime     = time.Minute
-	readBackTime  = 10 * time.Second
+	readBackTime  = 30 * time.Second
 	prepareTime   = 20 * time.Second
 	sweepTime     = 10 * time.Second
 	proofTime     = 30 * time.Second
 	maxDeleteWait = 5 * time.Second
 	deleteTime    = 5 * time.Minute
-	maxLifetime   = 12 * time.Hour
 )
+
+// MaxCallTime is the most time that a call gets, whatever it asks for.
+const MaxCallTime = 5 * time.Minute
+
+// MaxLifetime is the longest life of a session.
+const MaxLifetime = 12 * time.Hour
 
 // The drivers that a tier is known of.
 const (
@@ -105,8 +109,8 @@ func New(gateway openshell.Gateway, config Config) (*Runner, error) {
 		return nil, fmt.Errorf("instance: %.40q is not 1 to 32 characters of a-z, 0-9 and -", config.Instance)
 	case config.Policy.Version == 0:
 		return nil, errors.New("no policy")
-	case config.Lifetime < time.Second || config.Lifetime > maxLifetime:
-		return nil, fmt.Errorf("lifetime: have %v, want at most %v", config.Lifetime, maxLifetime)
+	case config.Lifetime < time.Second || config.Lifetime > MaxLifetime:
+		return nil, fmt.Errorf("lifetime: have %v, want at most %v", config.Lifetime, MaxLifetime)
 	case config.Idle < time.Second:
 		return nil, fmt.Errorf("idle time: have %v, want at least %v", config.Idle, time.Second)
 	case config.TmpSize < 0 || config.DiskBudget < 0 || config.MaxSandboxes < 0:
@@ -211,7 +215,7 @@ func (r *Runner) admissible(req *record.Request, e evidence) *Refused {
 // callTime is how long a call may take.
 func callTime(req *record.Request) time.Duration {
 	if req.TimeoutMS > 0 {
-		return min(time.Duration(req.TimeoutMS)*time.Millisecond, maxCallTime)
+		return min(time.Duration(req.TimeoutMS)*time.Millisecond, MaxCallTime)
 	}
 	if req.JavaScript != nil {
 		return snippetTime

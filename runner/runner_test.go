@@ -214,7 +214,7 @@ func TestRun(t *testing.T) {
 	checkAnswer(t, a)
 	p := a.Result.Project
 	if len(p.Steps) != 2 || string(p.Steps[1].Stdout) != "did t" || p.Outcome != record.OutcomeCompleted ||
-		len(p.Artifacts) != 1 || string(p.Artifacts[0].Content) != "content" || p.OutcomeDetail != "" {
+		len(p.Artifacts) != 1 || string(p.Artifacts[0].Content) != "content" || p.OutcomeDetail != `artifact "b": not there` {
 		t.Errorf("have %+v", p)
 	}
 	if have := strings.Join(guest.commands(), " "); have != "prepare node prepare receive step step read read" {

@@ -77,7 +77,8 @@ repair() {
 	usable && return
 	[ -L ` + workDir + ` ] || [ ! -e ` + workDir + ` ] || chmod 755 ` + workDir + `
 	usable && return
-	rm -rf ` + workDir + ` && mkdir ` + workDir + ` && usable
+	if [ -L ` + workDir + ` ] || [ -e ` + workDir + ` ]; then rm -rf ` + workDir + `; fi
+	mkdir ` + workDir + ` && usable
 } 2>/dev/null
 `
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -230,7 +231,7 @@ func (s *Session) dead(ctx context.Context, when string) bool {
 	if slices.Contains(sb.Reasons, "DiskBudgetExceeded") {
 		end = EndDisk
 	}
-	s.end(end, fmt.Sprintf("%s: phase %d, %.200q: %.512q", when, sb.Phase, sb.Reasons, sb.Detail))
+	s.end(end, fmt.Sprintf("%s: phase %v (%.200s): %.512s", when, sb.Phase, strings.Join(sb.Reasons, ", "), sb.Detail))
 	return true
 }
 

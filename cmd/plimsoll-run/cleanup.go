@@ -28,7 +28,7 @@ programs that are alive are not touched.`,
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(std.out, "%d sandboxes removed\n", n); err != nil {
+			if _, err := fmt.Fprintf(std.out, "sandboxes removed: %d\n", n); err != nil {
 				return cli.OutputError(err)
 			}
 			return nil

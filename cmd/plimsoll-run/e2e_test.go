@@ -215,7 +215,7 @@ func TestVariables(t *testing.T) {
 		{"SANDBOX_DISK_MB=32", nil, exitDone, "32768\n"},
 		{"SANDBOX_DISK_MB=32", []string{"--disk-mb", "16"}, exitDone, "16384\n"},
 		{"SANDBOX_DISK_MB=", nil, exitDone, "131072\n"},
-		{"SANDBOX_DISK_MB=much", nil, exitUsage, `$SANDBOX_DISK_MB: have "much", want a value of --disk-mb`},
+		{"SANDBOX_DISK_MB=much", nil, exitUsage, `$SANDBOX_DISK_MB: have "much", want a whole number`},
 		{"SANDBOX_MEMORY_MB=1", nil, exitUsage, "--memory-mb: have 1, want 64"},
 		{"SANDBOX_CPUS=100000", nil, exitUsage, "--cpus: have 100000, this machine has"},
 		{"SANDBOX_STATE=/proc/self/exe", nil, exitDone, "131072\n"}, // under its flag
@@ -363,7 +363,7 @@ var hostile = map[string]struct {
 	"fills /tmp with one file": {
 		calls: []object{steps("head -c 400000000 /dev/zero >f; echo $?; stat -c %s f; rm f"), steps("echo alive")},
 		check: func(t *testing.T, f *finished) {
-			if have := f.out(1); have != "153\n67108864\n" || f.out(2) != "alive\n" {
+			if have := f.out(1); have != "153\n66060288\n" || f.out(2) != "alive\n" {
 				t.Errorf("have %q", have)
 			}
 		},
@@ -663,7 +663,7 @@ func TestRunnerKilled(t *testing.T) {
 			t.Errorf("have %d lines, %v", len(lines), err)
 		}
 		if how == "cleanup" {
-			if f := h.run("", "cleanup"); f.status != exitDone || !strings.HasSuffix(f.stdout, " sandboxes removed\n") {
+			if f := h.run("", "cleanup"); f.status != exitDone || !strings.HasPrefix(f.stdout, "sandboxes removed: ") {
 				t.Errorf("cleanup: %d, %q, %q", f.status, f.stdout, f.stderr)
 			}
 		} else {

@@ -32,14 +32,17 @@ func (c *callFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.traceID, "trace-id", "", "your `name` for the call; none is invented")
 	f.StringVar(&c.floor, "minimum-isolation", "", "refuse to run below this `tier`: process, container, kernel or vm")
-	f.DurationVar(&c.timeout, "timeout", 0, "time for the call, at most 5m (default 30s for code, 2m for a project)")
+	f.DurationVar(&c.timeout, "timeout", 0, "`time` for the call, at most 5m; 0s is 30s for code and 2m for a project")
 	f.BoolVar(&c.show, "show", false, "print what the program printed to standard error too")
 }
 
 func (c *callFlags) request() (record.Request, error) {
 	ms := c.timeout.Milliseconds()
-	if c.timeout < 0 || c.timeout > 0 && ms == 0 || ms > 1<<31-1 {
-		return record.Request{}, fmt.Errorf("--timeout: have %v, want 1ms or more", c.timeout)
+	if c.timeout < 0 || c.timeout > 0 && ms == 0 || c.timeout > runner.MaxCallTime {
+		return record.Request{}, fmt.Errorf("--timeout: have %v, want 1ms to %v", c.timeout, runner.MaxCallTime)
+	}
+	if err := record.CheckFloor(c.floor); err != nil {
+		return record.Request{}, fmt.Errorf("--minimum-isolation: %w", err)
 	}
 	return record.Request{TraceID: c.traceID, MinimumIsolation: c.floor, TimeoutMS: int32(ms)}, nil
 }
@@ -69,7 +72,7 @@ The snippet is read from FILE, from standard input (-) or from the command line
 				}
 			}
 			if sources != 1 {
-				return errors.New("one of FILE, -, -e and --call is needed")
+				return errors.New("exactly one of FILE, -, -e and --call is needed")
 			}
 			if cmd.Flags().Changed("call") {
 				for _, name := range []string{"trace-id", "minimum-isolation", "timeout"} {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -38,6 +39,9 @@ until one fails. Artifacts are files to fetch afterwards, by their path from DIR
 			req, err := c.request()
 			if err != nil {
 				return err
+			}
+			if len(steps) == 0 {
+				return errors.New("--step: none given")
 			}
 			files, err := readFolder(args[0])
 			if err != nil {

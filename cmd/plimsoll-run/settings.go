@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/runner"
 	"github.com/plimsoll-attest/plimsoll/runner/local"
 	"github.com/plimsoll-attest/plimsoll/runner/openshell"
@@ -60,8 +61,8 @@ func (s *settings) add(cmd *cobra.Command) {
 	s.addState(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.image, "image", "", "OCI image layout `folder` to make sandboxes of ($SANDBOX_IMAGE; default: the host's programs, read-only)")
-	f.IntVar(&s.memory, "memory-mb", 256, "`MiB` of memory of a sandbox ($SANDBOX_MEMORY_MB)")
-	f.IntVar(&s.cpus, "cpus", 1, "CPUs of a sandbox ($SANDBOX_CPUS)")
+	cli.Number(f, &s.memory, "memory-mb", 256, "`MiB` of memory of a sandbox ($SANDBOX_MEMORY_MB)")
+	cli.Number(f, &s.cpus, "cpus", 1, "CPUs of a sandbox ($SANDBOX_CPUS)")
 }
 
 func (s *settings) addState(cmd *cobra.Command) {
@@ -70,7 +71,7 @@ func (s *settings) addState(cmd *cobra.Command) {
 
 // addSingle is for commands that make sandboxes for one call.
 func (s *settings) addSingle(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&s.disk, "disk-mb", 128, "`MiB` of /tmp, which count as memory too ($SANDBOX_DISK_MB)")
+	cli.Number(cmd.Flags(), &s.disk, "disk-mb", 128, "`MiB` of /tmp, which count as memory too ($SANDBOX_DISK_MB)")
 }
 
 // addSession is for commands that make sandboxes for many.
@@ -82,7 +83,7 @@ func (s *settings) addSession(cmd *cobra.Command) {
 }
 
 func (s *settings) addSessionDisk(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&s.sessionDisk, "session-disk-mb", 1024, "`MiB` that the /tmp of a session may hold ($SANDBOX_SESSION_DISK_MB)")
+	cli.Number(cmd.Flags(), &s.sessionDisk, "session-disk-mb", 1024, "`MiB` that the /tmp of a session may hold ($SANDBOX_SESSION_DISK_MB)")
 }
 
 // settingNames are the flags that have a variable.
@@ -103,13 +104,13 @@ func fromEnvironment(cmd *cobra.Command, getenv func(string) string) error {
 			continue
 		}
 		if err := flag.Value.Set(value); err != nil {
-			return fmt.Errorf("$%s: have %.60q, want a value of --%s", variable(name), value, name)
+			return fmt.Errorf("$%s: %w", variable(name), err)
 		}
 	}
 	return nil
 }
 
-const defaultStateHelp = "~/.local/state/plimsoll"
+const defaultStateHelp = "~/.local/state/plimsoll, or /tmp/plimsoll-UID"
 
 // stateFolder is where sandboxes' files are kept. A path that is too long for the
 // sockets in it is not taken by default.
@@ -123,7 +124,9 @@ func (s *settings) stateFolder() string {
 	const longest = 64
 	base := os.Getenv("XDG_STATE_HOME")
 	if home := os.Getenv("HOME"); base == "" && filepath.IsAbs(home) {
-		base = filepath.Join(home, ".local", "state")
+		if info, err := os.Stat(home); err == nil && info.IsDir() { // system users name one that is not there
+			base = filepath.Join(home, ".local", "state")
+		}
 	}
 	if path := filepath.Join(base, "plimsoll"); filepath.IsAbs(base) && len(path) <= longest {
 		return path
@@ -156,6 +159,18 @@ func (s *settings) prepare(cmd *cobra.Command, std *streams) error {
 	} {
 		if cmd.Flags().Lookup(n.name) != nil && (n.value < n.low || n.value > 1<<20) {
 			return fmt.Errorf("--%s: have %d, want %d to %d", n.name, n.value, n.low, 1<<20)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		high  time.Duration
+	}{
+		{"session-lifetime", s.lifetime, runner.MaxLifetime},
+		{"session-idle", s.idle, runner.MaxLifetime},
+	} {
+		if cmd.Flags().Lookup(d.name) != nil && (d.value < time.Second || d.value > d.high) {
+			return fmt.Errorf("--%s: have %v, want 1s to %v", d.name, d.value, d.high)
 		}
 	}
 	if cmd.Flags().Lookup("cpus") != nil && s.cpus > runtime.NumCPU() {

@@ -4,6 +4,8 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,4 +92,25 @@ func (o *once) Set(text string) error {
 	}
 	o.set = true
 	return o.Value.Set(text)
+}
+
+// Number adds a flag for a number from 0 in decimal digits alone: 010 is ten to
+// one reader and eight to another.
+func Number(f *pflag.FlagSet, into *int, name string, otherwise int, usage string) {
+	*into = otherwise
+	f.Var((*number)(into), name, usage)
+}
+
+type number int
+
+func (n *number) String() string { return strconv.Itoa(int(*n)) }
+func (n *number) Type() string   { return "number" }
+
+func (n *number) Set(text string) error {
+	value, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || strconv.FormatUint(value, 10) != text {
+		return fmt.Errorf("have %.60q, want a whole number", text)
+	}
+	*n = number(value)
+	return nil
 }

@@ -304,8 +304,10 @@ func (s *sandbox) writeBundle(dir string) error {
 			Destination: "/tmp", Type: "bind", Source: s.tmpDir(),
 			Options: []string{"rbind", "rw", "nosuid", "nodev"},
 		})
-		// The watchdog comes too late for a file that is allocated at once.
-		limits = append(limits, ociRlimit{"RLIMIT_FSIZE", uint64(s.gateway.config.DiskBudget), uint64(s.gateway.config.DiskBudget)})
+		// The watchdog comes too late for a file that is allocated at once. One as large
+		// as this does not set it off, with what else takes a block.
+		size := uint64(s.gateway.config.DiskBudget - s.gateway.config.DiskBudget/64)
+		limits = append(limits, ociRlimit{"RLIMIT_FSIZE", size, size})
 	}
 	argv := s.spec.Command
 	if !strings.HasPrefix(argv[0], "/") {

@@ -93,6 +93,7 @@ type Gateway struct {
 var (
 	ErrPath       = errors.New("state folder")
 	ErrProc       = errors.New("/proc is that of another PID namespace: processes could not be told apart")
+	ErrMode       = errors.New("sandboxes run this program as another user, who has no right to execute it: chmod a+rx")
 	ErrNamespaces = errors.New("user namespaces are not to be had here, and without root there is no sandbox without them")
 )
 
@@ -114,6 +115,8 @@ func New(config Config) (*Gateway, error) {
 		if err := tryUserNamespace(); err != nil {
 			return nil, err
 		}
+	} else if err := worldExecutable(config.Runtime); err != nil {
+		return nil, err
 	}
 	if config.Now == nil {
 		config.Now = time.Now

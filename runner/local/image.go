@@ -86,7 +86,7 @@ func openImage(name, dir string) (*image, error) {
 func findImage(name string) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("not an OCI image layout: %w", err)
 	}
 	return pickImage(index, 0)
 }
@@ -94,7 +94,7 @@ func findImage(name string) (v1.Image, error) {
 func pickImage(index v1.ImageIndex, depth int) (v1.Image, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("index.json: %w", err)
 	}
 	if depth > 3 {
 		return nil, errors.New("indexes are nested too deeply")

@@ -66,8 +66,8 @@ func Probe(ctx context.Context, config Config) []Finding {
 	if !add("a sandbox starts", err, fmt.Sprintf("user-space kernel, platform systrap (no KVM needed), ready after %v", time.Since(begin).Round(time.Millisecond)), "where mounts are refused: kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for this program. Nothing is ever run on the host instead") {
 		return list
 	}
-	out, err := r.output(ctx, "/bin/sh", "-c", `id -u; grep -c . /proc/net/dev; for d in $(cut -d' ' -f2 /proc/mounts); do (: >"$d/.p") 2>/dev/null && echo "$d"; done; grep CapEff /proc/self/status`)
-	want := "1500\n3\n/tmp\nCapEff:\t0000000000000000\n"
+	out, err := r.output(ctx, "/bin/sh", "-c", isolationScript)
+	want := "Uid: 1500\nCapEff: 0000000000000000\n3\n/tmp\n"
 	if err == nil && out != want {
 		err = fmt.Errorf("have %.200q, want %q", out, want)
 	}
@@ -79,9 +79,20 @@ func Probe(ctx context.Context, config Config) []Finding {
 	} else if major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), "."); atoi(major) < 18 {
 		err = fmt.Errorf("node %s, want 18 or later", version)
 	}
+	if config.Image != "" && err != nil {
+		add("node", nil, "none of version 18 or later in the image: calls of JavaScript are refused", "")
+		return list
+	}
 	add("node", err, fmt.Sprintf("%s, run in a sandbox (%s)", version, where), "install node 18 or later in /usr, or unpack an official build into a folder of its own and have its bin folder in PATH")
 	return list
 }
+
+// isolationScript says who it is, what it may do, how many lines the list of
+// interfaces has (two of heading) and where it can write. It needs no program.
+const isolationScript = `
+while read -r name value rest; do case $name in Uid: | CapEff:) echo "$name $value" ;; esac; done </proc/self/status
+n=0; while read -r line; do n=$((n + 1)); done </proc/net/dev; echo "$n"
+while read -r what dir rest; do (: >"$dir/.p") 2>/dev/null && echo "$dir"; done </proc/mounts; :`
 
 func atoi(text string) int {
 	n, err := strconv.Atoi(text)
@@ -105,7 +116,7 @@ func (g *Gateway) Limits() []Finding {
 		{Name: "memory limit", OK: true, Detail: memory},
 		{Name: "CPU limit", OK: true, Detail: fmt.Sprintf("affinity, whole CPUs, of %d", len(g.cpus))},
 		{Name: "process limit", OK: true, Detail: fmt.Sprintf("%d processes and threads, counted by the user-space kernel; one more is refused (EAGAIN)", maxGuestProcesses)},
-		{Name: "disk limit", OK: true, Detail: fmt.Sprintf("a tmpfs /tmp: exact; a kept /tmp: a watchdog, %d bytes and %d files, measured every %v and when free space falls; the sandbox ends past it", g.config.DiskBudget, maxEntries, diskRound)},
+		{Name: "disk limit", OK: true, Detail: fmt.Sprintf("a tmpfs /tmp: exact; a kept /tmp: a watchdog, %d bytes, %d files and %d deleted ones still open, measured every %v, and at once when free space falls; the sandbox ends past it", g.config.DiskBudget, maxEntries, maxDeleted, diskRound)},
 	}
 }
 
@@ -114,7 +125,7 @@ func (g *Gateway) Limits() []Finding {
 func worldExecutable(name string) error {
 	info, err := os.Stat(name)
 	if err == nil && info.Mode()&0o001 == 0 {
-		err = fmt.Errorf("the program's mode is %v", info.Mode().Perm())
+		err = fmt.Errorf("%w (mode %v)", ErrMode, info.Mode().Perm())
 	}
 	return err
 }

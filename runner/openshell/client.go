@@ -161,7 +161,7 @@ func ownDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 // gateway's own words are kept for people, cut short.
 func wireError(ctx context.Context, method string, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", method, context.Cause(ctx))
+		return context.Cause(ctx) // ours: the method has no part in it
 	}
 	kind := ErrProtocol
 	switch connect.CodeOf(err) {

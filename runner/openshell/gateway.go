@@ -10,6 +10,7 @@ package openshell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -127,6 +128,17 @@ const (
 	PhaseStarting
 	PhaseCompleted
 )
+
+var phaseNames = []string{
+	"unspecified", "provisioning", "ready", "error", "deleting", "unknown", "stopping", "stopped", "starting", "completed",
+}
+
+func (p Phase) String() string {
+	if p >= 0 && int(p) < len(phaseNames) {
+		return phaseNames[p]
+	}
+	return fmt.Sprintf("number %d", int(p))
+}
 
 // A Sandbox is a sandbox as the gateway shows it.
 type Sandbox struct {
