@@ -224,7 +224,9 @@ func (s *Session) dead(ctx context.Context, when string) bool {
 	case errors.Is(err, openshell.ErrNotFound):
 		s.end(EndMainProcess, when+": the sandbox is not there")
 		return true
-	case err != nil, sb.Phase == openshell.PhaseReady:
+	case err != nil:
+		return false
+	case sb.Phase != openshell.PhaseError && sb.Phase != openshell.PhaseCompleted && sb.Phase != openshell.PhaseDeleting:
 		return false
 	}
 	end := EndMainProcess
@@ -386,7 +388,12 @@ func (s *Session) clean(parent context.Context) bool {
 	defer cancel()
 	p, refused := s.box.restart(ctx)
 	if refused != nil {
-		if parent.Err() == nil {
+		switch {
+		case parent.Err() != nil:
+			return false
+		case s.dead(parent, "after the call"):
+			return true // it had ended, and did not say so yet
+		default:
 			s.end(endOf(refused), fmt.Sprintf("sweep: %s; %v", why, refused.err))
 		}
 		return false

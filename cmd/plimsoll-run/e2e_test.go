@@ -220,7 +220,7 @@ func TestVariables(t *testing.T) {
 		{"SANDBOX_CPUS=100000", nil, exitUsage, "--cpus: have 100000, this machine has"},
 		{"SANDBOX_STATE=/proc/self/exe", nil, exitDone, "131072\n"}, // under its flag
 		{"SANDBOX_DISK_MB=0", nil, exitUsage, "--disk-mb: have 0"},
-		{"SANDBOX_CPUS=-1", nil, exitUsage, "--cpus: have -1"},
+		{"SANDBOX_CPUS=-1", nil, exitUsage, `$SANDBOX_CPUS: have "-1", want a whole number`},
 		{"SANDBOX_PIDS=10", nil, exitUsage, "SANDBOX_PIDS is set"},
 	} {
 		cmd := h.command(t.Context(), append([]string{"exec", "--call", "-"}, c.args...)...)
@@ -389,6 +389,31 @@ var hostile = map[string]struct {
 		check: func(t *testing.T, f *finished) {
 			if !strings.Contains(f.refused(2).Detail, "session ended: disk_exceeded") {
 				t.Errorf("have %+v", f.refused(2))
+			}
+		},
+	},
+	"hides a folder by renaming it": {
+		calls: []object{
+			steps(`perl -e 'for $d (1..100) { mkdir "d$d"; for (1..50) { open F, ">", "d$d/$_" } }
+				mkdir "big0"; for $f (1, 2) { open F, ">", "big0/$f"; print F "x" x 40000000; close F }
+				$end = time + 20; for ($n = 0; time < $end; $n++) { rename "big$n", "big" . ($n + 1) }'`),
+			steps("echo not reached"),
+		},
+		status: exitRefused,
+		check: func(t *testing.T, f *finished) {
+			if !strings.Contains(f.refused(2).Detail, "session ended: disk_exceeded") {
+				t.Errorf("have %+v", f.refused(2))
+			}
+		},
+	},
+	"sets the limits of the main process": {
+		calls: []object{
+			steps("prlimit --pid 1 --as=20000000:20000000 --cpu=1:1 --data=100000:100000 --nofile=8:8 --nproc=2:2"),
+			jsCall("const end = Date.now() + 2000; while (Date.now() < end); console.log('ran')"),
+		},
+		check: func(t *testing.T, f *finished) {
+			if f.out(2) != "ran\n" {
+				t.Errorf("have %q", f.out(2))
 			}
 		},
 	},

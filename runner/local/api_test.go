@@ -288,6 +288,17 @@ func TestPolicyIsTheMountTable(t *testing.T) {
 	c.want(name, "ls -d /etc /sbin 2>/dev/null; ls -d /usr", "/usr", 0)
 }
 
+// A request without input is small; what it would take to decode a larger one is
+// not spent.
+func TestHugeRequest(t *testing.T) {
+	c := newClient(t, config(t))
+	req := createRequest(c)
+	req.Labels = map[string]string{"a": strings.Repeat("b", 100<<10)}
+	if _, err := rpc[pb.SandboxResponse](c, "CreateSandbox", req); connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("have %v", err)
+	}
+}
+
 // Deleting a sandbox while a command runs ends the command without an exit.
 func TestDeleteUnderExec(t *testing.T) {
 	c := newClient(t, config(t))

@@ -5,12 +5,14 @@ package local
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // A tree is one top-level path of a sandbox's root.
@@ -148,6 +150,9 @@ func imageTrees(root string) ([]tree, error) {
 	trees := []tree{{path: "/dev/urandom"}, {path: "/proc"}}
 	for _, entry := range entries {
 		path := "/" + entry.Name()
+		if !utf8.ValidString(path) {
+			return nil, fmt.Errorf("%w: %q at its top is not UTF-8, and no policy could name it", ErrImage, path)
+		}
 		if slices.Contains([]string{"/dev", "/proc", "/sys", "/tmp"}, path) {
 			continue
 		}
@@ -288,10 +293,25 @@ func (s *sandbox) writeBundle(dir string) error {
 			}
 		}
 	}
+	// All of them: gVisor has one set for PID 1 and for all commands, in which code can
+	// set PID 1's, and it sets anew with each command those that are named here.
+	const infinity = math.MaxUint64
 	limits := []ociRlimit{
 		{"RLIMIT_NPROC", maxGuestProcesses, maxGuestProcesses},
 		{"RLIMIT_NOFILE", 4096, 4096},
 		{"RLIMIT_CORE", 0, 0},
+		{"RLIMIT_AS", infinity, infinity},
+		{"RLIMIT_CPU", infinity, infinity},
+		{"RLIMIT_DATA", infinity, infinity},
+		{"RLIMIT_LOCKS", infinity, infinity},
+		{"RLIMIT_MEMLOCK", 64 << 10, 64 << 10},
+		{"RLIMIT_MSGQUEUE", 800 << 10, 800 << 10},
+		{"RLIMIT_NICE", 0, 0},
+		{"RLIMIT_RSS", infinity, infinity},
+		{"RLIMIT_RTPRIO", 0, 0},
+		{"RLIMIT_RTTIME", infinity, infinity},
+		{"RLIMIT_SIGPENDING", 0, 0},
+		{"RLIMIT_STACK", infinity, 8 << 20},
 	}
 	if s.tmpSize > 0 {
 		options := []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(s.tmpSize, 10)}
@@ -299,6 +319,7 @@ func (s *sandbox) writeBundle(dir string) error {
 			options = append(options, "noexec")
 		}
 		mounts = append(mounts, ociMount{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: options})
+		limits = append(limits, ociRlimit{"RLIMIT_FSIZE", infinity, infinity})
 	} else {
 		mounts = append(mounts, ociMount{
 			Destination: "/tmp", Type: "bind", Source: s.tmpDir(),

@@ -235,7 +235,7 @@ func (c *command) notStarted(err error) error {
 		code = 1
 	case strings.Contains(text, "no such file or directory"), strings.Contains(text, "not a directory"):
 		code = 127
-	case strings.Contains(text, "permission denied"), strings.Contains(text, "exec format error"),
+	case strings.Contains(text, "permission denied"), strings.Contains(text, "exec format error"), strings.Contains(text, "out of memory"),
 		strings.Contains(text, "is a directory"), strings.Contains(text, "argument list too long"):
 		code = 126
 	case strings.Contains(text, "resource temporarily unavailable"):

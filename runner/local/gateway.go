@@ -349,6 +349,7 @@ func newServer(handler http.Handler) *http.Server {
 		Protocols:         protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1024},
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       5 * time.Minute,
 	}
 }
 

@@ -216,7 +216,7 @@ const (
 // /tmp is measured when that has fallen by a part of the budget, and every
 // diskRound at least.
 const (
-	diskTick  = 100 * time.Millisecond
+	diskTick  = 10 * time.Millisecond
 	diskRound = 2 * time.Second
 )
 
@@ -245,11 +245,13 @@ func (g *Gateway) watchDisk() {
 		begin := time.Now()
 		for _, s := range g.all() {
 			if r := s.current(); r != nil && s.tmpSize == 0 {
+				thaw := r.freeze()
 				used, fits := diskUsage(s.tmpDir(), r.files(), g.config.DiskBudget)
 				if !fits {
 					r.end(reasonDisk, fmt.Sprintf("/tmp holds %d bytes or more; it may hold %d bytes, %d files, and %d deleted ones that are still open",
 						used, g.config.DiskBudget, maxEntries, maxDeleted))
 				}
+				thaw() // one that has ended stays as it is until it is killed
 			}
 		}
 		freeThen, last, cost = free, time.Now(), time.Since(begin)
@@ -267,10 +269,35 @@ func (r *run) files() string {
 	return fmt.Sprintf("/proc/%d/fd", r.goferPID)
 }
 
+// freeze stops a run's file server, by which every name in /tmp is made and moved,
+// until the returned function is called: code that renames a folder faster than it
+// is walked would hide it. It waits until it has stopped.
+func (r *run) freeze() (thaw func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fd, ok := r.pidfds[r.goferPID]
+	if !ok || unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0) != nil {
+		return func() {} // it has ended
+	}
+	for range 1000 {
+		if fields, err := statFields(r.goferPID); err != nil || fields[0] != "R" && fields[0] != "S" && fields[0] != "D" {
+			break
+		}
+		time.Sleep(20 * time.Microsecond)
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if fd, ok := r.pidfds[r.goferPID]; ok { // its end closes it
+			_ = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
+		}
+	}
+}
+
 // diskUsage measures a tree until it is larger than the budget, and what was
 // deleted of it and is still open: files names the folder of the open files. It
-// follows no link of the tree, and a tree that changes meanwhile does it no harm.
-// What cannot be measured does not fit.
+// follows no link of the tree. What cannot be measured does not fit, and what is not
+// there any more takes no room.
 func diskUsage(dir, files string, budget int64) (int64, bool) {
 	fd, err := openFolder(unix.AT_FDCWD, dir)
 	if err != nil {
@@ -341,8 +368,11 @@ func (w *diskWalk) walk(fd, depth int) bool {
 				return false
 			}
 			var stat unix.Stat_t
-			if unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			switch err := unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW); {
+			case err == unix.ENOENT:
 				continue
+			case err != nil:
+				return false
 			}
 			if stat.Nlink > 1 && stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 				if w.seen[stat.Ino] {
@@ -357,7 +387,10 @@ func (w *diskWalk) walk(fd, depth int) bool {
 				continue
 			}
 			child, err := openFolder(fd, name)
-			if err == nil && !w.walk(child, depth+1) {
+			if err == unix.ENOENT {
+				continue
+			}
+			if err != nil || !w.walk(child, depth+1) {
 				return false
 			}
 		}

@@ -28,8 +28,10 @@ const (
 	service = "/openshell.v1.OpenShell/"
 	// workspace is the only one there is.
 	workspace = "default"
-	// maxRequestBytes is the largest message that the API takes.
+	// maxRequestBytes is the largest message that the API takes, maxSpecBytes that of
+	// methods without input: decoded, one can take fifty times as much.
 	maxRequestBytes = 1 << 20
+	maxSpecBytes    = 64 << 10
 	// Settings, policies and providers of a sandbox never change here.
 	configRevision   = 1
 	providerRevision = 1
@@ -43,7 +45,8 @@ const MinMemory = 64 << 20
 // Handler serves the API: gRPC on the paths of openshell.v1.OpenShell.
 func (g *Gateway) Handler() http.Handler {
 	mux := http.NewServeMux()
-	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxRequestBytes)}
+	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxSpecBytes)}
+	withInput := []connect.HandlerOption{connect.WithReadMaxBytes(maxRequestBytes)}
 	unary(mux, "Health", g.health, options)
 	unary(mux, "GetCurrentUser", g.currentUser, options)
 	unary(mux, "GetGatewayInfo", g.info, options)
@@ -58,8 +61,8 @@ func (g *Gateway) Handler() http.Handler {
 	unary(mux, "GetSandboxPolicyStatus", g.policyStatus, options)
 	unary(mux, "ListSandboxProviders", g.providers, options)
 	mux.Handle(service+"WatchSandbox", connect.NewServerStreamHandler(service+"WatchSandbox", g.watch, options...))
-	mux.Handle(service+"ExecSandbox", connect.NewServerStreamHandler(service+"ExecSandbox", g.exec, options...))
-	mux.Handle(service+"ExecSandboxInteractive", connect.NewBidiStreamHandler(service+"ExecSandboxInteractive", g.execInteractive, options...))
+	mux.Handle(service+"ExecSandbox", connect.NewServerStreamHandler(service+"ExecSandbox", g.exec, withInput...))
+	mux.Handle(service+"ExecSandboxInteractive", connect.NewBidiStreamHandler(service+"ExecSandboxInteractive", g.execInteractive, withInput...))
 	mux.Handle(service, connect.NewUnaryHandler(service, func(context.Context, *connect.Request[pb.HealthRequest]) (*connect.Response[pb.HealthResponse], error) {
 		return nil, connect.NewError(connect.CodeUnimplemented, errors.New("not a method of this gateway"))
 	}, options...))
