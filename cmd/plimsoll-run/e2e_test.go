@@ -918,6 +918,9 @@ func TestNamespacesForbidden(t *testing.T) {
 
 // TestFiftySessions: they all run, none sees another's files.
 func TestFiftySessions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	h := newHome(t)
 	gateway, err := local.New(local.Config{Dir: h.state, Runtime: programFile})
 	if err != nil {

@@ -61,11 +61,8 @@ func Rerun(t *testing.T, atLeast int, env []string, trees ...string) {
 	if err := errors.Join(err, os.Chmod(top, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-test.v", "-test.timeout=15m"}
-	if testing.Short() {
-		args = append(args, "-test.short")
-	}
-	cmd := exec.CommandContext(t.Context(), program, args...)
+	// Short: what is slow and asks nothing of the user is not done again.
+	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.short", "-test.timeout=15m")
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "HOME="+top, "TMPDIR="+tmp), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}

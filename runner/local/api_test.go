@@ -316,6 +316,9 @@ func TestDeleteUnderExec(t *testing.T) {
 
 // A cancelled fork bomb is over, by its end or by its sandbox's.
 func TestCancelForkBomb(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
 	c := newClient(t, config(t))
 	for _, script := range []string{
 		`perl -e 'for (1..5000) { my $p = fork(); if (defined $p && $p == 0) { sleep 600; exit } } sleep 600'`,
