@@ -791,7 +791,7 @@ func TestSessionTimes(t *testing.T) {
 	if have := f.out(2); !strings.HasPrefix(have, "kept\n") {
 		t.Errorf("have %q", have)
 	}
-	f = slowly(t, newHome(t).command(t.Context(), "session", "--session-lifetime", "3s"), 4*time.Second, steps("echo one"), steps("echo two"))
+	f = slowly(t, newHome(t).command(t.Context(), "session", "--session-lifetime", "3s"), 8*time.Second, steps("echo one"), steps("echo two"))
 	f.must(exitRefused)
 	if f.out(1) != "one\n" || !strings.Contains(f.refused(2).Detail, "session ended: expired") {
 		t.Errorf("have %+v", f.lines)

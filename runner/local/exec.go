@@ -227,6 +227,10 @@ func (c *command) notStarted(err error) error {
 	text := err.Error()
 	var remote urpc.RemoteError
 	if !errors.As(err, &remote) || strings.Contains(text, "has stopped") || strings.Contains(text, "not started") {
+		select { // so that the phase says so as well by then
+		case <-c.run.gone:
+		case <-time.After(killTime):
+		}
 		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the sandbox has ended: %w", err))
 	}
 	var code int32

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/log"
 
 	pb "github.com/plimsoll-attest/plimsoll/runner/openshell/openshellb"
 )
@@ -126,6 +128,8 @@ func New(config Config) (*Gateway, error) {
 	config.DiskBudget = orDefault(config.DiskBudget, 1024<<20)
 	config.MaxSandboxes = orDefault(config.MaxSandboxes, 256)
 	config.StartTimeout = orDefault(config.StartTimeout, 60*time.Second)
+	// gVisor's client would write its complaints between our lines.
+	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	g := &Gateway{config: config, root: isRoot(), sandboxes: map[string]*sandbox{}}
 	if err := g.open(); err != nil {
 		if g.lock != nil {
