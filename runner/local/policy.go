@@ -42,7 +42,7 @@ func policyFault(policy *pb.SandboxPolicy, readable []string) string {
 	case policy.Process.GetRunAsGroup() != "1500":
 		return fmt.Sprintf("policy.process.run_as_group: have %q, want 1500", policy.Process.GetRunAsGroup())
 	}
-	if hasUnknown(policy.ProtoReflect()) {
+	if pb.HasUnknown(policy.ProtoReflect()) {
 		return "policy: has fields that this gateway does not know"
 	}
 	write := slices.Sorted(slices.Values(policy.Filesystem.ReadWrite))

@@ -18,7 +18,6 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/plimsoll-attest/plimsoll/runner/openshell/openshellb"
@@ -184,7 +183,7 @@ func (g *Gateway) create(_ context.Context, req *pb.CreateSandboxRequest) (*pb.S
 		return nil, err
 	}
 	switch {
-	case hasUnknown(req.ProtoReflect()):
+	case pb.HasUnknown(req.ProtoReflect()):
 		return nil, invalid("the request has fields that this gateway does not know")
 	case len(req.Annotations) > 0:
 		return nil, invalid("annotations: not supported")
@@ -397,36 +396,6 @@ func (s *sandbox) readDriverConfig(template *pb.SandboxTemplate) error {
 		}
 	}
 	return nil
-}
-
-// hasUnknown says whether a message, or one in it, has fields we do not know.
-func hasUnknown(m protoreflect.Message) bool {
-	if len(m.GetUnknown()) > 0 {
-		return true
-	}
-	found := false
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if fd.Message() == nil {
-			return true
-		}
-		switch {
-		case fd.IsList():
-			for i := range v.List().Len() {
-				found = found || hasUnknown(v.List().Get(i).Message())
-			}
-		case fd.IsMap():
-			if fd.MapValue().Message() != nil {
-				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-					found = found || hasUnknown(v.Message())
-					return !found
-				})
-			}
-		default:
-			found = hasUnknown(v.Message())
-		}
-		return !found
-	})
-	return found
 }
 
 func (g *Gateway) get(_ context.Context, req *pb.GetSandboxRequest) (*pb.SandboxResponse, error) {
@@ -664,7 +633,7 @@ func (g *Gateway) ready(req *pb.ExecSandboxRequest) (*run, error) {
 		return nil, err
 	}
 	switch {
-	case hasUnknown(req.ProtoReflect()):
+	case pb.HasUnknown(req.ProtoReflect()):
 		return nil, invalid("the request has fields that this gateway does not know")
 	case len(req.Command) == 0 || req.Command[0] == "":
 		return nil, invalid("command: no program")

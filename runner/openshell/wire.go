@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	pb "github.com/plimsoll-attest/plimsoll/runner/openshell/openshellb"
@@ -276,37 +275,8 @@ func readConfig(m *pb.GetSandboxConfigResponse) *Config {
 	return c
 }
 
-// hasUnknown reports whether the message, or one inside it, has fields that this
-// client does not know: a newer gateway may mean something by them.
+// hasUnknown reports whether m, which may be nil, has fields that this client does
+// not know.
 func hasUnknown(m proto.Message) bool {
-	return m != nil && m.ProtoReflect().IsValid() && unknownIn(m.ProtoReflect())
-}
-
-func unknownIn(m protoreflect.Message) bool {
-	if len(m.GetUnknown()) > 0 {
-		return true
-	}
-	found := false
-	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case field.IsMap():
-			if field.MapValue().Message() != nil {
-				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-					found = unknownIn(v.Message())
-					return !found
-				})
-			}
-		case field.Message() == nil:
-		case field.IsList():
-			for i := range v.List().Len() {
-				if found = unknownIn(v.List().Get(i).Message()); found {
-					break
-				}
-			}
-		default:
-			found = unknownIn(v.Message())
-		}
-		return !found
-	})
-	return found
+	return m != nil && m.ProtoReflect().IsValid() && pb.HasUnknown(m.ProtoReflect())
 }
