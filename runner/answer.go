@@ -35,10 +35,6 @@ func (u *Unanswered) Error() string {
 // Unwrap returns what went wrong.
 func (u *Unanswered) Unwrap() error { return u.err }
 
-// ErrLost is wrapped by the error of a single run that may have run and has no
-// answer. There is no record of it.
-var ErrLost = errors.New("the call may have run, and there is no answer")
-
 // A clock gives a call's start and, from a monotonic reading, its end.
 type clock struct {
 	wall  int64
@@ -106,60 +102,4 @@ func codeOf(err error) string {
 		return codeInternal
 	}
 	return codeUnavailable
-}
-
-// Run carries out a call in a sandbox of its own. The error is a *Refused when
-// nothing ran, and wraps ErrLost when something may have.
-//
-// It returns once the answer is there; the sandbox is deleted after that.
-func (r *Runner) Run(ctx context.Context, call *Call) (*Answer, error) {
-	c := r.clock()
-	req := call.Request
-	ctx, cancel := context.WithTimeoutCause(ctx, callTime(req), errDeadline)
-	defer cancel()
-	e, refused := r.driver(ctx)
-	if refused == nil {
-		refused = r.admissible(req, e)
-	}
-	if refused != nil {
-		return nil, refused.of(req)
-	}
-	b, p, refused := r.newBox(ctx, r.config.TmpSize, callTime(req))
-	if refused != nil {
-		return nil, refused.of(req)
-	}
-	defer b.discard()
-	if refused := interpreter(req, p); refused != nil {
-		return nil, refused.of(req)
-	}
-	d := dispatch{box: b, node: p.node}
-	res, err := d.run(ctx, req)
-	switch {
-	case err != nil && !d.sent:
-		return nil, gatewayGone("start the call", err).of(req)
-	case errors.Is(err, errDeadline):
-		// An answer only when it is known that nothing of the call is running.
-		proof, cancel := context.WithTimeout(context.WithoutCancel(ctx), proofTime)
-		defer cancel()
-		if err := b.remove(proof); err != nil {
-			return nil, fmt.Errorf("%w: its deadline passed, and its sandbox is not gone: %w", ErrLost, err)
-		}
-	case err != nil:
-		return nil, fmt.Errorf("%w (%s): %w", ErrLost, codeOf(err), err)
-	}
-	return answer(req, res, r.stated(e, b.seen.hash, c))
-}
-
-// of says whose refusal it is.
-func (r *Refused) of(req *record.Request) *Refused {
-	r.TraceID = req.TraceID
-	return r
-}
-
-// interpreter refuses a call whose interpreter the sandbox has not.
-func interpreter(req *record.Request, p *prepared) *Refused {
-	if req.JavaScript != nil && p.node == "" {
-		return refuse(codeFailedPrecondition, reasonEnvironment, "the sandbox has no node in %s", guestPath)
-	}
-	return nil
 }

@@ -1,6 +1,10 @@
 package runner
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/plimsoll-attest/plimsoll/record"
+)
 
 // The Connect codes of refused and unanswered calls.
 const (
@@ -50,4 +54,10 @@ func refuse(code, reason, format string, args ...any) *Refused {
 
 func badRequest(format string, args ...any) *Refused {
 	return refuse(codeInvalidArgument, reasonRequest, format, args...)
+}
+
+// of says whose refusal it is.
+func (r *Refused) of(req *record.Request) *Refused {
+	r.TraceID = req.TraceID
+	return r
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -97,13 +98,13 @@ var instanceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 // New returns a runner. It does not speak to the gateway yet.
 func New(gateway openshell.Gateway, config Config) (*Runner, error) {
-	config.Limits.Memory = orDefault(config.Limits.Memory, "256Mi")
-	config.Limits.CPU = orDefault(config.Limits.CPU, "1")
-	config.TmpSize = orDefault(config.TmpSize, 128<<20)
-	config.DiskBudget = orDefault(config.DiskBudget, 1024<<20)
-	config.Lifetime = orDefault(config.Lifetime, 30*time.Minute)
-	config.Idle = orDefault(config.Idle, 5*time.Minute)
-	config.MaxSandboxes = orDefault(config.MaxSandboxes, 64)
+	config.Limits.Memory = cmp.Or(config.Limits.Memory, "256Mi")
+	config.Limits.CPU = cmp.Or(config.Limits.CPU, "1")
+	config.TmpSize = cmp.Or(config.TmpSize, 128<<20)
+	config.DiskBudget = cmp.Or(config.DiskBudget, 1024<<20)
+	config.Lifetime = cmp.Or(config.Lifetime, 30*time.Minute)
+	config.Idle = cmp.Or(config.Idle, 5*time.Minute)
+	config.MaxSandboxes = cmp.Or(config.MaxSandboxes, 64)
 	switch {
 	case !instanceName.MatchString(config.Instance):
 		return nil, fmt.Errorf("instance: %.40q is not 1 to 32 characters of a-z, 0-9 and -", config.Instance)
@@ -123,14 +124,6 @@ func New(gateway openshell.Gateway, config Config) (*Runner, error) {
 		config.Now = time.Now
 	}
 	return &Runner{gateway: gateway, config: config, slots: make(chan struct{}, config.MaxSandboxes)}, nil
-}
-
-func orDefault[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }
 
 // Shutdown lets no further sandbox be made and waits until those on their way out

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,29 +54,13 @@ Of several bundles, 2 counts before 1, and 1 before 0.`,
 	f.StringArrayVar(&flags.pub, "pub", nil, "`file` of public keys, PEM or OpenSSH; may be given several times")
 	f.StringVar(&flags.expect, "expect", "", "`file` that lists your calls by trace ID or request digest, one a line; \"-\" for standard input")
 	f.StringArrayVar(&flags.expectIDs, "expect-ids", nil, "your calls, as `a,b,c`, instead of a file")
-	f.Var((*decimal)(&flags.expectCount), "expect-count", "the `number` of your calls")
+	cli.Number(f, &flags.expectCount, "expect-count", 0, "the `number` of your calls")
 	f.StringVar(&flags.state, "state", "", "`file` that remembers the end of the bundle, which it must then extend")
 	f.StringVar(&flags.minIsolation, "min-isolation", "", "the weakest `tier` any call may have run at: process, container, kernel or vm")
 	f.BoolVar(&flags.unlinked, "unlinked", false, "the bundle is of the older format without links, which proves less")
 	cli.FormatFlag(cmd, &flags.format)
 	cli.Complete(cmd, "min-isolation", "process", "container", "kernel", "vm")
 	return cmd
-}
-
-// A decimal is a flag's number in digits alone: 010 is ten to one reader and
-// eight to another.
-type decimal uint64
-
-func (d *decimal) String() string { return strconv.FormatUint(uint64(*d), 10) }
-func (d *decimal) Type() string   { return "number" }
-
-func (d *decimal) Set(text string) error {
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || strconv.FormatUint(n, 10) != text {
-		return fmt.Errorf("have %q, want a decimal number", text)
-	}
-	*d = decimal(n)
-	return nil
 }
 
 func (flags *verifyFlags) run(ctx context.Context, std *streams, args []string) error {

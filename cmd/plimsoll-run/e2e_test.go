@@ -215,12 +215,12 @@ func TestVariables(t *testing.T) {
 		{"SANDBOX_DISK_MB=32", nil, exitDone, "32768\n"},
 		{"SANDBOX_DISK_MB=32", []string{"--disk-mb", "16"}, exitDone, "16384\n"},
 		{"SANDBOX_DISK_MB=", nil, exitDone, "131072\n"},
-		{"SANDBOX_DISK_MB=much", nil, exitUsage, `$SANDBOX_DISK_MB: have "much", want a whole number`},
+		{"SANDBOX_DISK_MB=much", nil, exitUsage, `$SANDBOX_DISK_MB: have "much", want a decimal number`},
 		{"SANDBOX_MEMORY_MB=1", nil, exitUsage, "--memory-mb: have 1, want 64"},
 		{"SANDBOX_CPUS=100000", nil, exitUsage, "--cpus: have 100000, this machine has"},
 		{"SANDBOX_STATE=/proc/self/exe", nil, exitDone, "131072\n"}, // under its flag
 		{"SANDBOX_DISK_MB=0", nil, exitUsage, "--disk-mb: have 0"},
-		{"SANDBOX_CPUS=-1", nil, exitUsage, `$SANDBOX_CPUS: have "-1", want a whole number`},
+		{"SANDBOX_CPUS=-1", nil, exitUsage, `$SANDBOX_CPUS: have "-1", want a decimal number`},
 		{"SANDBOX_PIDS=10", nil, exitUsage, "SANDBOX_PIDS is set"},
 	} {
 		cmd := h.command(t.Context(), append([]string{"exec", "--call", "-"}, c.args...)...)

@@ -96,21 +96,27 @@ func (o *once) Set(text string) error {
 
 // Number adds a flag for a number from 0 in decimal digits alone: 010 is ten to
 // one reader and eight to another.
-func Number(f *pflag.FlagSet, into *int, name string, otherwise int, usage string) {
+func Number[N int | uint64](f *pflag.FlagSet, into *N, name string, otherwise N, usage string) {
 	*into = otherwise
-	f.Var((*number)(into), name, usage)
+	f.Var(number[N]{into}, name, usage)
 }
 
-type number int
+type number[N int | uint64] struct{ value *N }
 
-func (n *number) String() string { return strconv.Itoa(int(*n)) }
-func (n *number) Type() string   { return "number" }
-
-func (n *number) Set(text string) error {
-	value, err := strconv.ParseUint(text, 10, 31)
-	if err != nil || strconv.FormatUint(value, 10) != text {
-		return fmt.Errorf("have %.60q, want a whole number", text)
+func (n number[N]) String() string {
+	if n.value == nil { // as pflag asks for the zero value's
+		return "0"
 	}
-	*n = number(value)
+	return fmt.Sprint(*n.value)
+}
+
+func (n number[N]) Type() string { return "number" }
+
+func (n number[N]) Set(text string) error {
+	value, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || strconv.FormatUint(value, 10) != text || N(value) < 0 || uint64(N(value)) != value {
+		return fmt.Errorf("have %.60q, want a decimal number", text)
+	}
+	*n.value = N(value)
 	return nil
 }

@@ -2,10 +2,12 @@ package cli_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
 )
@@ -57,6 +59,20 @@ func TestOnceOnly(t *testing.T) {
 		root.SetArgs(strings.Fields(args))
 		if err := root.Execute(); (err == nil) != ok {
 			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"0": true, "7": true, "9223372036854775807": true, "9223372036854775808": false,
+		"": false, "-1": false, "+1": false, "010": false, "0x10": false, "1.5": false, "1_000": false, " 1": false, "much": false,
+	} {
+		f := pflag.NewFlagSet("p", pflag.ContinueOnError)
+		var n int
+		cli.Number(f, &n, "n", 3, "")
+		if err := f.Set("n", text); (err == nil) != ok || ok && strconv.Itoa(n) != text || !ok && n != 3 {
+			t.Errorf("%q: have %d, %v", text, n, err)
 		}
 	}
 }

@@ -96,7 +96,7 @@ type Spec struct {
 // Limits are a sandbox's resources in the gateway's own notation: "256Mi", "1".
 type Limits struct{ CPU, Memory string }
 
-// A Policy is what the code in a sandbox may do. Equal compares it with one
+// A Policy is what the code in a sandbox may do. Difference compares it with one
 // read back.
 type Policy struct {
 	Version        uint32
@@ -151,7 +151,6 @@ type Sandbox struct {
 	Detail    string   // of its conditions, for people
 	// MainProcess changes with every start of the main process.
 	MainProcess string
-	ExitCode    *int32
 	// Policy admission, dialect B.
 	AdmittedHash string
 	Spec         ReadBack

@@ -87,10 +87,8 @@ func readPolicy(m *pb.SandboxPolicy) Policy {
 	return p
 }
 
-// Equal reports whether p and q are the same policy, lists in the same order.
-func (p *Policy) Equal(q *Policy) bool { return p.Difference(q) == "" }
-
-// Difference names the first field in which p and q differ, or is empty.
+// Difference names the first field in which p and q differ, lists in another order
+// included. It is empty when they are the same policy.
 func (p *Policy) Difference(q *Policy) string {
 	switch {
 	case p.Version != q.Version:
@@ -123,9 +121,6 @@ func readSandbox(m *pb.Sandbox) *Sandbox {
 		MainProcess:  m.Status.GetMainProcessInstanceId(),
 		AdmittedHash: m.Status.GetConfigurationAdmission().GetPolicyHash(),
 		Spec:         readSpec(m.Spec),
-	}
-	if m.Status != nil {
-		s.ExitCode = m.Status.ExitCode
 	}
 	if t := m.Metadata.GetCreatedTime(); t.IsValid() && t.GetSeconds() > 0 {
 		s.Created = t.AsTime()
