@@ -33,6 +33,8 @@ const (
 	// for a new one's beginning.
 	killTime     = 5 * time.Second
 	startTimeout = 20 * time.Second
+	// maxGroupKills bounds how often a group that still has processes is killed.
+	maxGroupKills = 20
 )
 
 // A command is one exec.
@@ -319,15 +321,21 @@ func (c *command) killAll(pid int32) {
 }
 
 // killGroup has the guest's shell send the signal: gVisor can only signal
-// processes one by one from outside.
+// processes one by one from outside. It is sent until the group has no process:
+// one that is born while gVisor walks through the group is not in that walk.
 func (c *command) killGroup(pid int32) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return
 	}
 	defer null.Close()
-	killer, err := c.run.kernel.startKiller([]string{"/bin/sh", "-c", "kill -9 -" + strconv.Itoa(int(pid))}, null)
-	if err == nil {
-		_, _ = c.run.kernel.waitPID(killer) // it says "no such process" when all have ended
+	for range maxGroupKills {
+		killer, err := c.run.kernel.startKiller([]string{"/bin/sh", "-c", "kill -9 -" + strconv.Itoa(int(pid))}, null)
+		if err != nil {
+			return
+		}
+		if status, err := c.run.kernel.waitPID(killer); err != nil || status != 0 {
+			return // "no such process", or no shell
+		}
 	}
 }
