@@ -51,6 +51,26 @@ func openBundle(ctx context.Context, std *streams, name string) (*source, error)
 	return src, nil
 }
 
+// rereadable returns the bundle as a file at its start. What can be read only once
+// is copied to a temporary one first.
+func (s *source) rereadable() (file *os.File, remove func(), err error) {
+	if s.regular {
+		return s.file, func() {}, nil
+	}
+	spool, err := newSpool()
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err = io.Copy(spool.file, s); err == nil {
+		_, err = spool.file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		spool.remove()
+		return nil, nil, cli.FileError(err)
+	}
+	return spool.file, spool.remove, nil
+}
+
 func (s *source) prepare(ctx context.Context, std *streams, name string) error {
 	info, err := s.file.Stat()
 	switch {

@@ -65,7 +65,7 @@ func (flags *inspectFlags) run(ctx context.Context, std *streams, name string) e
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	defer src.Close()
-	p := &printer{w: std.out, full: flags.full}
+	p := &printer{textSurface{std.out}, flags.full}
 	if len(opts.Keys) == 0 {
 		err = p.showUnverified(src, "no public key given (--pub)")
 	} else {
@@ -114,7 +114,7 @@ func (flags *inspectFlags) verified(ctx context.Context, std *streams,
 		return err
 	}
 	if flags.unlinked {
-		p.heading("In a bundle without links no signature covers trace IDs, durations, advice, unknown fields and software rules of version 1 calls.")
+		p.head("In a bundle without links no signature covers trace IDs, durations, advice, unknown fields and software rules of version 1 calls.")
 	}
 	opts.Entry = p.entry
 	second, err := bundleOf(ctx, again, opts)
@@ -167,7 +167,7 @@ func (p *printer) showUnverified(r io.Reader, why string) error {
 			err = p.unverifiedLine(n, raw)
 		}
 		if err != nil {
-			p.heading("line %d: UNREADABLE: %v", n, err)
+			p.head("line %d: UNREADABLE: %v", n, err)
 			if bad++; first == nil {
 				first = &verify.Refusal{Line: n, Err: err}
 			}
@@ -191,7 +191,7 @@ func (p *printer) unverifiedLine(n uint64, raw []byte) error {
 		return err
 	}
 	if line.Envelope == nil {
-		p.heading("line %d: no entry, as a checkpoint", n)
+		p.head("line %d: no entry, as a checkpoint", n)
 		return nil
 	}
 	payload, err := line.Envelope.DecodeB64Payload()

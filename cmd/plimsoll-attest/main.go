@@ -115,6 +115,7 @@ what came back, and the runner's record of it. Long flags also work with one das
 		newRecover(std),
 		newVerify(std),
 		newInspect(std),
+		newReport(std),
 		newVersion(std),
 	)
 	cli.OnceOnly(root)

@@ -145,6 +145,18 @@ var madeBundles = map[string]func() []byte{
 		c.Request.MinimumIsolation = ""
 		return bundletest.Linked(bundletest.Harness, c.Seal().Entry())
 	},
+	// The same with text that a page would act on.
+	"markup": func() []byte {
+		const markup = `</pre></dd></h3></title><script>alert(1)</script><img src=x onerror=alert(1)>"'` + "`{{.}}"
+		c := bundletest.Project(markup)
+		p := c.Request.Project
+		p.Files[0].Path, p.Files[0].Content = markup, markup
+		c.Response.Project.Steps[0].Stdout = []byte(markup)
+		c.Response.Project.OutcomeDetail = markup
+		c.Record.Provider, c.Record.Policy, c.Record.Environment, c.Record.Isolation = markup, markup, markup, markup
+		c.Request.MinimumIsolation = ""
+		return bundletest.Linked(bundletest.Harness, c.Seal().Entry())
+	},
 	// Times that no calendar has.
 	"times": func() []byte {
 		c := bundletest.JavaScript("far", "1", "")

@@ -1,185 +1,245 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
+	"os"
+	"path/filepath"
+	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/plimsoll-attest/plimsoll/chain"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
-	"github.com/plimsoll-attest/plimsoll/record"
+	"github.com/plimsoll-attest/plimsoll/statement"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
 
-// The verdicts.
-const (
-	verdictVerified = "verified"
-	verdictRefused  = "refused"
-	verdictError    = "error"
-)
-
-func (v *verdict) String() string {
-	switch exitCode(v.err) {
-	case exitDone:
-		return verdictVerified
-	case exitRefused:
-		return verdictRefused
-	}
-	return verdictError
+type reportFlags struct {
+	verifyFlags
+	output string
+	full   bool
 }
 
-// checks are the report's, with what only this program knows of the state file.
-func (v *verdict) checks() []verify.CheckResult {
-	list := slices.Clone(v.report.Checks)
-	for i := range list {
-		if list[i].Name == "state" && v.firstSight {
-			list[i].Detail = fmt.Sprintf("first sight of this bundle, remembered from now on in %s", v.state.path)
-		}
+func newReport(std *streams) *cobra.Command {
+	var flags reportFlags
+	cmd := &cobra.Command{
+		Use:   "report --pub FILE [flags] BUNDLE -o PAGE",
+		Short: "Verify a bundle and write a page about it, for people",
+		Long: `Verify a bundle and write a page about it: what was checked and what was not, the
+calls with their code and output, the chain, and the command to check it again.
+
+The page is HTML that needs no script and no other file. It says what the
+verifier found, and of a bundle that is refused why, and nothing of its content.
+
+` + exitHelp + `
+There is no page where there is no verdict.`,
+		Example: `  plimsoll-attest report --pub harness.pub --expect calls.txt bundle.jsonl -o report.html`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags.changed = cmd.Flags().Changed
+			return flags.run(cmd.Context(), std, args[0])
+		},
 	}
-	return list
+	f := cmd.Flags()
+	flags.addQuestions(cmd)
+	f.StringVarP(&flags.output, "output", "o", "", "`file` to write the page to; \"-\" for standard output")
+	f.BoolVar(&flags.full, "full", false, "show long texts and lists in full")
+	require(cmd, "output")
+	return cmd
 }
 
-// printText prints what was found to stdout: the verdict first and, when the
-// bundle verified, the facts. Why it did not is for stderr.
-func printText(std *streams, v *verdict) {
-	fmt.Fprintf(std.out, "%s: %s\n", cli.Visible(v.bundle), v)
+func (flags *reportFlags) run(ctx context.Context, std *streams, name string) error {
+	flags.format = cli.FormatText
+	if err := flags.check([]string{name}); err != nil {
+		return err
+	}
+	opts, _, err := flags.options(std)
+	if err != nil {
+		return err
+	}
+	src, err := openBundle(ctx, std, name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer src.Close()
+	bundle, remove, err := src.rereadable()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer remove()
+
+	report, refused := bundleOf(ctx, bundle, opts)
+	if refused != nil && exitCode(refused) != exitRefused {
+		return fmt.Errorf("%s: %w", name, refused)
+	}
+	err = replaceFile(std, flags.output, func(w io.Writer) error {
+		return flags.write(ctx, w, name, bundle, opts, &verdict{bundle: name, report: report, err: refused})
+	})
+	if err != nil {
+		return err
+	}
+	return bundleError(name, refused)
+}
+
+// write writes the page. The bundle is read again for it, and verified again, so
+// that nothing is shown that was not verified.
+func (flags *reportFlags) write(ctx context.Context, w io.Writer, name string, bundle io.ReadSeeker, opts verify.Options, v *verdict) error {
+	p := &page{w: w}
+	head := pageHead{Bundle: filepath.Base(name), Verdict: v.String(), Report: v.report, Command: flags.command(name)}
+	errors.As(v.err, &head.Refusal)
 	if v.report != nil {
-		printFacts(std.out, v)
+		head.Checks = v.checks()
 	}
-}
-
-func printFacts(w io.Writer, v *verdict) {
-	r := v.report
-	for _, checked := range []bool{true, false} {
-		fmt.Fprintln(w, map[bool]string{true: "  checked:", false: "  not checked:"}[checked])
-		for _, c := range v.checks() {
-			if c.Checked == checked {
-				fmt.Fprintf(w, "    %s: %s\n", c.Name, cli.Visible(c.Detail))
-			}
+	p.part("head", head)
+	if v.report != nil {
+		if err := flags.content(ctx, p, bundle, opts, v.report); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	fmt.Fprintf(w, "  calls: %d\n  unanswered: %d\n  sessions: %d\n", r.Calls, r.Unanswered, r.Sessions)
-	fmt.Fprintf(w, "  checkpoints: %d\n  signatures: %d\n  lines: %d (%s)\n", r.Checkpoints, r.Signatures, r.Lines, cli.Plural(r.Bytes, "byte"))
-	fmt.Fprintf(w, "  key: %s\n", r.KeyID)
-	if r.Calls > 0 {
-		fmt.Fprintf(w, "  first call started: %s\n", when(r.FirstStartedUnixMS))
-		fmt.Fprintf(w, "  last call ended: %s\n", when(r.LastEndedUnixMS))
+	p.part("foot", head)
+	return p.err
+}
+
+func (flags *reportFlags) content(ctx context.Context, p *page, bundle io.ReadSeeker, opts verify.Options, report *verify.Report) error {
+	if _, err := bundle.Seek(0, io.SeekStart); err != nil {
+		return cli.FileError(err)
 	}
-	for _, tier := range tiers(r.Tiers) {
-		fmt.Fprintf(w, "  tier %s: %s\n", showTier(tier), cli.Plural(r.Tiers[tier], "call"))
-	}
-	if r.OtherTiers > 0 {
-		fmt.Fprintf(w, "  other tiers: %s\n", cli.Plural(r.OtherTiers, "call"))
-	}
-}
-
-// tiers returns the tiers that calls ran at, the weakest first, and then those
-// that are none.
-func tiers(counts map[string]uint64) []string {
-	var list []string
-	for _, known := range []string{record.TierNone, record.TierProcess, record.TierContainer, record.TierKernel, record.TierVM} {
-		if counts[known] > 0 {
-			list = append(list, known)
-		}
-	}
-	for _, tier := range slices.Sorted(maps.Keys(counts)) {
-		if !slices.Contains(list, tier) {
-			list = append(list, tier)
-		}
-	}
-	return list
-}
-
-func showTier(tier string) string {
-	if tier == "" {
-		return "not stated"
-	}
-	return cli.Visible(tier)
-}
-
-// reportSchema names the form of a JSON report, docs/verify-report.schema.json.
-const reportSchema = "plimsoll.verify-report/v1"
-
-// maxValueBytes bounds a value of a bundle in a report.
-const maxValueBytes = 1024
-
-// A jsonReport is one line of verify --format json. Of its parts exactly those
-// of the verdict are there.
-type jsonReport struct {
-	Schema  string `json:"schema"`
-	Bundle  string `json:"bundle"`  // as named on the command line
-	Verdict string `json:"verdict"` // "verified", "refused" or "error"
-	*JSONRefusal
-	Reason string `json:"reason,omitempty"` // refused or error
-	*JSONFacts
-}
-
-// JSONRefusal says why a bundle is refused.
-type JSONRefusal struct {
-	Check  verify.Check `json:"check"`
-	Line   uint64       `json:"line"` // 0 for the bundle as a whole
-	Offset int64        `json:"offset"`
-	Have   string       `json:"have"`
-	Want   string       `json:"want"`
-}
-
-// JSONFacts is what was found in a verified bundle.
-type JSONFacts struct {
-	KeyID              string            `json:"key_id"`
-	Linked             bool              `json:"linked"`
-	Bytes              int64             `json:"bytes"`
-	Lines              uint64            `json:"lines"`
-	Calls              uint64            `json:"calls"`
-	Unanswered         uint64            `json:"unanswered"`
-	Sessions           uint64            `json:"sessions"`
-	Checkpoints        uint64            `json:"checkpoints"`
-	Signatures         uint64            `json:"signatures"`
-	Tiers              map[string]uint64 `json:"tiers"`
-	OtherTiers         uint64            `json:"other_tiers"`           // calls of tiers that tiers has no room for
-	FirstStartedUnixMS *int64            `json:"first_started_unix_ms"` // null without calls
-	LastEndedUnixMS    *int64            `json:"last_ended_unix_ms"`
-	EndSHA256          string            `json:"end_sha256"` // digest of the last line
-	FirstSight         bool              `json:"first_sight"`
-	Checks             []jsonCheck       `json:"checks"`
-}
-
-type jsonCheck struct {
-	Name    string `json:"name"`
-	Checked bool   `json:"checked"`
-	Detail  string `json:"detail"`
-}
-
-func printJSON(std *streams, v *verdict) {
-	out := jsonReport{Schema: reportSchema, Bundle: v.bundle, Verdict: v.String()}
-	var refusal *verify.Refusal
+	surface := &pageSurface{page: p}
+	calls := &printer{surface, flags.full}
+	opts.Entry = calls.entry
+	second, err := bundleOf(ctx, bundle, opts)
+	surface.end()
 	switch {
-	case v.report != nil:
-		out.JSONFacts = v.facts()
-	case errors.As(v.err, &refusal):
-		out.Reason = cli.Visible(refusal.Err.Error())
-		out.JSONRefusal = &JSONRefusal{
-			Check: refusal.Check, Line: refusal.Line, Offset: refusal.Offset,
-			Have: shorten(refusal.Have, maxValueBytes), Want: shorten(refusal.Want, maxValueBytes),
-		}
-	default:
-		out.Reason = cli.Visible(v.err.Error())
+	case err != nil:
+		return fmt.Errorf("changed while it was read: %v", err) // a refusal would be a verdict
+	case second.End != report.End:
+		return errors.New("changed while it was read: what is shown is not what was verified")
+	case flags.unlinked:
+		p.part("unlinked", nil)
+		return nil
 	}
-	cli.WriteJSON(std.out, out)
+	if _, err := bundle.Seek(0, io.SeekStart); err != nil {
+		return cli.FileError(err)
+	}
+	p.part("chain", nil)
+	return p.chain(bundle, report.End)
 }
 
-func (v *verdict) facts() *JSONFacts {
-	r := v.report
-	f := &JSONFacts{
-		KeyID: r.KeyID, Linked: r.Linked, Bytes: r.Bytes, Lines: r.Lines, Calls: r.Calls,
-		Unanswered: r.Unanswered, Sessions: r.Sessions, Checkpoints: r.Checkpoints, Signatures: r.Signatures,
-		Tiers: r.Tiers, OtherTiers: r.OtherTiers, EndSHA256: r.End.Digest, FirstSight: v.firstSight,
+// chain shows the links of a bundle whose end was verified: each of its lines is
+// what it was then, as the end's digest covers them all.
+func (p *page) chain(bundle io.Reader, end chain.Position) error {
+	var at chain.Position
+	lines := chain.NewReader(bundle)
+	for {
+		raw, err := lines.Next()
+		if err == io.EOF {
+			break
+		}
+		line, link, err := parseLinked(raw, err)
+		if err != nil {
+			return fmt.Errorf("changed while it was read: %v", err)
+		}
+		at = at.Next(line)
+		what := "a call"
+		switch {
+		case link.Checkpoint:
+			what = "checkpoint"
+		case len(line.Request) == 0:
+			what = "the close of a session"
+		}
+		p.part("link", pageLink{link, what, line.Digest})
 	}
-	if r.Calls > 0 {
-		f.FirstStartedUnixMS, f.LastEndedUnixMS = &r.FirstStartedUnixMS, &r.LastEndedUnixMS
+	if at != end {
+		return errors.New("changed while it was read: the chain shown is not the one that was verified")
 	}
-	for _, c := range v.checks() {
-		f.Checks = append(f.Checks, jsonCheck{c.Name, c.Checked, c.Detail})
+	return nil
+}
+
+func parseLinked(raw []byte, err error) (*chain.ParsedLine, statement.Link, error) {
+	if err != nil {
+		return nil, statement.Link{}, err
 	}
-	return f
+	line, err := chain.ParseLine(raw)
+	if err != nil {
+		return nil, statement.Link{}, err
+	}
+	if line.Link == nil {
+		return nil, statement.Link{}, chain.ErrLink
+	}
+	payload, err := line.Link.DecodeB64Payload()
+	if err != nil {
+		return nil, statement.Link{}, err
+	}
+	link, err := statement.ParseLink(payload)
+	return line, link, err
+}
+
+// command is how to ask the same again.
+func (flags *reportFlags) command(name string) string {
+	words := []string{program, "verify"}
+	for _, pub := range flags.pub {
+		words = append(words, "--pub", quoted(filepath.Base(pub)))
+	}
+	if flags.changed("expect") {
+		words = append(words, "--expect", quoted(filepath.Base(flags.expect)))
+	}
+	for _, ids := range flags.expectIDs {
+		words = append(words, "--expect-ids", quoted(ids))
+	}
+	if flags.changed("expect-count") {
+		words = append(words, "--expect-count", fmt.Sprint(flags.expectCount))
+	}
+	if flags.minIsolation != "" {
+		words = append(words, "--min-isolation", quoted(flags.minIsolation))
+	}
+	if flags.unlinked {
+		words = append(words, "--unlinked")
+	}
+	return strings.Join(append(words, quoted(filepath.Base(name))), " ")
+}
+
+// quoted is a word of the shell.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/:,=@+", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// replaceFile has a file be what write writes, or leaves it as it was.
+func replaceFile(std *streams, name string, write func(io.Writer) error) error {
+	if name == stdinName {
+		return write(std.out)
+	}
+	file, err := os.CreateTemp(filepath.Dir(name), ".plimsoll-report-*")
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, cli.FileError(err))
+	}
+	defer os.Remove(file.Name()) // not there any more when all went well
+	out := bufio.NewWriter(file)
+	if err := write(out); err != nil {
+		file.Close()
+		return err
+	}
+	err = out.Flush()
+	if err == nil {
+		err = file.Chmod(0o644)
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, cli.FileError(err))
+	}
+	return nil
 }

@@ -21,30 +21,73 @@ const (
 	shownItems = 50
 )
 
-// A printer shows entries of a bundle. All text from the bundle goes through
-// visible or block.
+// A printer shows entries of a bundle.
 type printer struct {
-	w    io.Writer // keeps its error
+	surface
 	full bool
 }
 
-// line prints one line of our own words; what stands in args is made visible.
-func (p *printer) line(format string, args ...any) {
-	io.WriteString(p.w, cli.Visible(fmt.Sprintf(format, args...))+"\n")
+// A surface is what a printer writes on. All that it is given may hold text of
+// others.
+type surface interface {
+	heading(text string)
+	sentence(text string)
+	fact(name, value string)
+	// block shows a text of several lines. The note says what is special about it,
+	// and left counts the bytes that are not shown.
+	block(name, note, text string, left int)
 }
 
-func (p *printer) heading(format string, args ...any) {
-	p.line("")
-	p.line(format, args...)
-}
+func (p *printer) line(format string, args ...any) { p.sentence(fmt.Sprintf(format, args...)) }
 
-// fact prints a name and its value, nothing for the empty value.
-func (p *printer) fact(name, value string) {
+func (p *printer) head(format string, args ...any) { p.heading(fmt.Sprintf(format, args...)) }
+
+// named prints a name and its value, nothing for the empty value.
+func (p *printer) named(name, value string) {
 	if value != "" {
 		if !p.full {
 			value = shorten(value, maxValueBytes)
 		}
-		p.line("  %-12s %s", name, value)
+		p.fact(name, value)
+	}
+}
+
+// text prints a text of several lines.
+func (p *printer) text(name, text string, cut bool) {
+	note := ""
+	if cut {
+		note = ", CUT SHORT by the runner"
+	}
+	left := p.bounded(text)
+	p.block(shorten(name, maxValueBytes), cli.Plural(len(text), "byte")+note, text[:len(text)-left], left)
+}
+
+// A textSurface is plain text, in which everything of others is made visible and
+// each line of it has a bar in front, so that none can be taken for one of ours.
+type textSurface struct{ w io.Writer } // which keeps its error
+
+func (s textSurface) print(text string) { io.WriteString(s.w, cli.Visible(text)+"\n") }
+
+func (s textSurface) heading(text string) {
+	s.print("")
+	s.print(text)
+}
+
+func (s textSurface) sentence(text string) { s.print(text) }
+
+func (s textSurface) fact(name, value string) { s.print(fmt.Sprintf("  %-12s %s", name, value)) }
+
+func (s textSurface) block(name, note, text string, left int) {
+	s.print(fmt.Sprintf("  %s, %s", name, note))
+	var out []byte
+	for rest := text; rest != ""; {
+		var line string
+		line, rest, _ = strings.Cut(rest, "\n")
+		out = cli.AppendVisible(append(out[:0], "    | "...), line, true)
+		s.w.Write(append(out, '\n'))
+	}
+	if left > 0 {
+		s.print(fmt.Sprintf("    … %s more, --full shows all", cli.Plural(left, "byte")))
 	}
 }
 
@@ -59,9 +102,9 @@ func (p *printer) entry(e verify.Entry) error {
 }
 
 func (p *printer) close(line uint64, c *statement.Close) {
-	p.heading("line %d: close of a session after %s", line, cli.Plural(c.Calls, "call"))
-	p.fact("session", c.Session)
-	p.fact("last record", c.LastRecordSHA256)
+	p.head("line %d: close of a session after %s", line, cli.Plural(c.Calls, "call"))
+	p.named("session", c.Session)
+	p.named("last record", c.LastRecordSHA256)
 }
 
 func (p *printer) call(line uint64, x *verify.Exchange) {
@@ -74,42 +117,42 @@ func (p *printer) call(line uint64, x *verify.Exchange) {
 	if kind == "" {
 		kind = "no payload"
 	}
-	p.heading("line %d: %s (%s)", line, shorten(name, maxValueBytes), kind)
+	p.head("line %d: %s (%s)", line, shorten(name, maxValueBytes), kind)
 	if rec.Unanswered != "" {
-		p.fact("UNANSWERED", rec.Unanswered+", it may have run")
+		p.named("UNANSWERED", rec.Unanswered+", it may have run")
 	}
-	p.fact("started", when(rec.StartedUnixMS))
-	p.fact("ended", when(rec.EndedUnixMS))
-	p.fact("tier", tierAndFloor(rec.Isolation, req.MinimumIsolation))
-	p.fact("provider", rec.Provider)
-	p.fact("environment", rec.Environment)
-	p.fact("software", rec.SoftwareIdentity)
-	p.fact("rule", rec.SoftwareRuleID)
-	p.fact("instance", rec.Instance)
-	p.fact("policy", rec.Policy)
+	p.named("started", when(rec.StartedUnixMS))
+	p.named("ended", when(rec.EndedUnixMS))
+	p.named("tier", tierAndFloor(rec.Isolation, req.MinimumIsolation))
+	p.named("provider", rec.Provider)
+	p.named("environment", rec.Environment)
+	p.named("software", rec.SoftwareIdentity)
+	p.named("rule", rec.SoftwareRuleID)
+	p.named("instance", rec.Instance)
+	p.named("policy", rec.Policy)
 	if rec.Session != "" {
-		p.fact("session", fmt.Sprintf("%s, call %d", rec.Session, rec.Sequence))
-		p.fact("after record", rec.PreviousSHA256)
+		p.named("session", fmt.Sprintf("%s, call %d", rec.Session, rec.Sequence))
+		p.named("after record", rec.PreviousSHA256)
 	}
-	p.fact("request", rec.RequestSHA256)
-	p.fact("result", rec.ResultSHA256)
-	p.fact("record", fmt.Sprintf("%s, version %d", rec.RecordSHA256, rec.Version))
-	p.fact("protocol", strconv.FormatUint(uint64(req.Protocol), 10))
+	p.named("request", rec.RequestSHA256)
+	p.named("result", rec.ResultSHA256)
+	p.named("record", fmt.Sprintf("%s, version %d", rec.RecordSHA256, rec.Version))
+	p.named("protocol", strconv.FormatUint(uint64(req.Protocol), 10))
 	if req.TimeoutMS != 0 {
-		p.fact("timeout", fmt.Sprintf("%d ms", req.TimeoutMS))
+		p.named("timeout", fmt.Sprintf("%d ms", req.TimeoutMS))
 	}
 	switch req.Kind() {
 	case record.KindJavaScript:
-		p.fact("grant", req.JavaScript.GrantProfile)
-		p.block("code", req.JavaScript.Code, false)
+		p.named("grant", req.JavaScript.GrantProfile)
+		p.text("code", req.JavaScript.Code, false)
 	case record.KindProject:
 		p.project(req.Project, x.Response)
 	case record.KindModule:
 		p.module(req.Module)
 	case record.KindCell:
-		p.fact("language", req.Cell.Language)
+		p.named("language", req.Cell.Language)
 		p.files(req.Cell.Files)
-		p.block("code", req.Cell.Code, false)
+		p.text("code", req.Cell.Code, false)
 	}
 	if x.Response != nil {
 		p.response(x.Response)
@@ -128,7 +171,7 @@ func tierAndFloor(tier, floor string) string {
 
 // project shows each step with what came of it.
 func (p *printer) project(req *record.ProjectRun, resp *record.Response) {
-	p.fact("grant", req.GrantProfile)
+	p.named("grant", req.GrantProfile)
 	p.files(req.Files)
 	var results []record.StepResult
 	if resp != nil && resp.Project != nil {
@@ -137,49 +180,49 @@ func (p *printer) project(req *record.ProjectRun, resp *record.Response) {
 	p.each(max(len(req.Steps), len(results)), "step", func(i int) {
 		name := fmt.Sprintf("step %d", i+1)
 		if i < len(req.Steps) {
-			p.block(name, req.Steps[i], false)
+			p.text(name, req.Steps[i], false)
 		}
 		switch {
 		case i >= len(results):
 			p.line("  %s has no result", name)
 			return
 		case i >= len(req.Steps) || results[i].Command != req.Steps[i]:
-			p.block(name+" as the result states it", results[i].Command, false)
+			p.text(name+" as the result states it", results[i].Command, false)
 		}
 		r := &results[i]
 		p.exit(name, r.ExitCode, r.TimedOut, fmt.Sprintf(", %d ms", r.DurationMS))
-		p.block(name+" stdout", string(r.Stdout), r.StdoutTruncated)
-		p.block(name+" stderr", string(r.Stderr), r.StderrTruncated)
+		p.text(name+" stdout", string(r.Stdout), r.StdoutTruncated)
+		p.text(name+" stderr", string(r.Stderr), r.StderrTruncated)
 	})
-	p.each(len(req.Artifacts), "artifact", func(i int) { p.fact("fetch", req.Artifacts[i]) })
+	p.each(len(req.Artifacts), "artifact", func(i int) { p.named("fetch", req.Artifacts[i]) })
 }
 
 func (p *printer) module(req *record.ModuleRun) {
-	p.fact("model", req.Model)
-	p.fact("end time", float(req.EndTime)+", step "+float(req.Step))
+	p.named("model", req.Model)
+	p.named("end time", float(req.EndTime)+", step "+float(req.Step))
 	p.each(len(req.Rows), "row", func(i int) {
-		p.fact(fmt.Sprintf("row %d", i+1), p.floats(req.Rows[i].Values))
+		p.named(fmt.Sprintf("row %d", i+1), p.floats(req.Rows[i].Values))
 	})
 }
 
 func (p *printer) files(files []record.ProjectFile) {
-	p.each(len(files), "file", func(i int) { p.block("file "+files[i].Path, files[i].Content, false) })
+	p.each(len(files), "file", func(i int) { p.text("file "+files[i].Path, files[i].Content, false) })
 }
 
 // response shows a result, but for the steps of a project.
 func (p *printer) response(resp *record.Response) {
-	p.fact("took", fmt.Sprintf("%d ms", resp.DurationMS))
+	p.named("took", fmt.Sprintf("%d ms", resp.DurationMS))
 	switch resp.Kind() {
 	case record.KindJavaScript:
 		r := resp.JavaScript
 		p.exit("code", r.ExitCode, r.TimedOut, "")
-		p.block("stdout", string(r.Stdout), r.StdoutTruncated)
-		p.block("stderr", string(r.Stderr), r.StderrTruncated)
+		p.text("stdout", string(r.Stdout), r.StdoutTruncated)
+		p.text("stderr", string(r.Stderr), r.StderrTruncated)
 	case record.KindProject:
 		r := resp.Project
 		p.outcome(r.Outcome, r.OutcomeDetail)
 		p.each(len(r.Artifacts), "artifact", func(i int) {
-			p.block("artifact "+r.Artifacts[i].Path, string(r.Artifacts[i].Content), false)
+			p.text("artifact "+r.Artifacts[i].Path, string(r.Artifacts[i].Content), false)
 		})
 		if r.ArtifactsTruncated {
 			p.line("  artifacts were left out by the runner")
@@ -187,18 +230,18 @@ func (p *printer) response(resp *record.Response) {
 	case record.KindModule:
 		r := resp.Module
 		p.outcome(r.Outcome, r.OutcomeDetail)
-		p.fact("width", strconv.Itoa(int(r.Width)))
+		p.named("width", strconv.Itoa(int(r.Width)))
 		p.each(len(r.Runs), "result", func(i int) {
-			p.fact(fmt.Sprintf("result %d", i+1), fmt.Sprintf("status %d: %s", r.Runs[i].Status, p.floats(r.Runs[i].Outputs)))
+			p.named(fmt.Sprintf("result %d", i+1), fmt.Sprintf("status %d: %s", r.Runs[i].Status, p.floats(r.Runs[i].Outputs)))
 		})
-		p.block("stdout", string(r.Stdout), false)
-		p.block("stderr", string(r.Stderr), false)
+		p.text("stdout", string(r.Stdout), false)
+		p.text("stderr", string(r.Stderr), false)
 	case record.KindCell:
 		r := resp.Cell
 		p.exit("cell", r.ExitCode, r.TimedOut, "")
-		p.fact("interpreter", fmt.Sprintf("started %t, ended %t", r.InterpreterStarted, r.InterpreterEnded))
-		p.block("stdout", string(r.Stdout), r.StdoutTruncated)
-		p.block("stderr", string(r.Stderr), r.StderrTruncated)
+		p.named("interpreter", fmt.Sprintf("started %t, ended %t", r.InterpreterStarted, r.InterpreterEnded))
+		p.text("stdout", string(r.Stdout), r.StdoutTruncated)
+		p.text("stderr", string(r.Stderr), r.StderrTruncated)
 	default:
 		p.line("  no result")
 	}
@@ -220,8 +263,8 @@ func (p *printer) outcome(o record.Outcome, detail string) {
 	if name == "" {
 		name = "number " + strconv.Itoa(int(o))
 	}
-	p.fact("outcome", name)
-	p.fact("detail", detail)
+	p.named("outcome", name)
+	p.named("detail", detail)
 }
 
 // each calls show for the elements of a list, in order, and says how many it
@@ -236,27 +279,6 @@ func (p *printer) each(n int, what string, show func(i int)) {
 	}
 	if limit < n {
 		p.line("  … %s more, --full shows all", cli.Plural(n-limit, what))
-	}
-}
-
-// block shows a text of several lines, each behind a bar of its own, so that
-// no line can be taken for one of ours.
-func (p *printer) block(name, text string, cut bool) {
-	note := ""
-	if cut {
-		note = ", CUT SHORT by the runner"
-	}
-	p.line("  %s, %s%s", shorten(name, maxValueBytes), cli.Plural(len(text), "byte"), note)
-	left := p.bounded(text)
-	var out []byte
-	for rest := text[:len(text)-left]; rest != ""; {
-		var line string
-		line, rest, _ = strings.Cut(rest, "\n")
-		out = cli.AppendVisible(append(out[:0], "    | "...), line, true)
-		p.w.Write(append(out, '\n'))
-	}
-	if left > 0 {
-		p.line("    … %s more, --full shows all", cli.Plural(left, "byte"))
 	}
 }
 

@@ -50,17 +50,22 @@ Of several bundles, 2 counts before 1, and 1 before 0.`,
 			return flags.run(cmd.Context(), std, args)
 		},
 	}
+	flags.addQuestions(cmd)
+	cmd.Flags().StringVar(&flags.state, "state", "", "`file` that remembers the end of the bundle, which it must then extend")
+	cli.FormatFlag(cmd, &flags.format)
+	return cmd
+}
+
+// addQuestions adds what a bundle is asked.
+func (flags *verifyFlags) addQuestions(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVar(&flags.pub, "pub", nil, "`file` of public keys, PEM or OpenSSH; may be given several times")
 	f.StringVar(&flags.expect, "expect", "", "`file` that lists your calls by trace ID or request digest, one a line; \"-\" for standard input")
 	f.StringArrayVar(&flags.expectIDs, "expect-ids", nil, "your calls, as `a,b,c`, instead of a file")
 	cli.Number(f, &flags.expectCount, "expect-count", 0, "the `number` of your calls")
-	f.StringVar(&flags.state, "state", "", "`file` that remembers the end of the bundle, which it must then extend")
 	f.StringVar(&flags.minIsolation, "min-isolation", "", "the weakest `tier` any call may have run at: process, container, kernel or vm")
 	f.BoolVar(&flags.unlinked, "unlinked", false, "the bundle is of the older format without links, which proves less")
-	cli.FormatFlag(cmd, &flags.format)
 	cli.Complete(cmd, "min-isolation", "process", "container", "kernel", "vm")
-	return cmd
 }
 
 func (flags *verifyFlags) run(ctx context.Context, std *streams, args []string) error {
