@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/runner/openshell"
 	"github.com/plimsoll-attest/plimsoll/statement"
@@ -95,11 +96,11 @@ func unanswered(req *record.Request, rec *record.Record, cause error) (*Unanswer
 func codeOf(err error) string {
 	switch {
 	case errors.Is(err, errDeadline), errors.Is(err, context.DeadlineExceeded):
-		return codeDeadlineExceeded
+		return call.CodeDeadlineExceeded
 	case errors.Is(err, context.Canceled):
-		return codeCanceled
+		return call.CodeCanceled
 	case errors.Is(err, openshell.ErrProtocol):
-		return codeInternal
+		return call.CodeInternal
 	}
-	return codeUnavailable
+	return call.CodeUnavailable
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/runner/openshell"
 )
 
@@ -32,7 +33,7 @@ const createTries = 3
 
 // newBox takes a slot and makes a sandbox that was read back and prepared. The
 // slot is given back when the sandbox is gone (box.discard).
-func (r *Runner) newBox(ctx context.Context, tmpSize int64, lifetime time.Duration) (*box, *prepared, *Refused) {
+func (r *Runner) newBox(ctx context.Context, tmpSize int64, lifetime time.Duration) (*box, *prepared, *call.Refused) {
 	r.mu.Lock()
 	closed := r.closed
 	if !closed {
@@ -40,13 +41,13 @@ func (r *Runner) newBox(ctx context.Context, tmpSize int64, lifetime time.Durati
 	}
 	r.mu.Unlock()
 	if closed {
-		return nil, nil, refuse(codeUnavailable, reasonCapacity, "the runner is shutting down")
+		return nil, nil, call.Refuse(call.CodeUnavailable, call.ReasonCapacity, "the runner is shutting down")
 	}
 	select {
 	case r.slots <- struct{}{}:
 	default:
 		r.pending.Done()
-		return nil, nil, refuse(codeResourceExhausted, reasonCapacity, "%d sandboxes are all there may be", cap(r.slots))
+		return nil, nil, call.Refuse(call.CodeResourceExhausted, call.ReasonCapacity, "%d sandboxes are all there may be", cap(r.slots))
 	}
 	b := &box{runner: r, gateway: r.gateway, spec: openshell.Spec{
 		Image: r.config.Image, Command: mainCommand, Limits: r.config.Limits,
@@ -68,7 +69,7 @@ func (r *Runner) newBox(ctx context.Context, tmpSize int64, lifetime time.Durati
 	return b, p, nil
 }
 
-func (b *box) make(ctx context.Context) (*prepared, *Refused) {
+func (b *box) make(ctx context.Context) (*prepared, *call.Refused) {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	var made *openshell.Sandbox
@@ -96,7 +97,7 @@ func (b *box) make(ctx context.Context) (*prepared, *Refused) {
 
 // check reads the sandbox back and prepares it. Nothing of a call runs in it while
 // this is going on.
-func (b *box) check(ctx context.Context) (*prepared, *Refused) {
+func (b *box) check(ctx context.Context) (*prepared, *call.Refused) {
 	b.seen.started = false
 	if refused := b.readBack(ctx); refused != nil {
 		return nil, refused
@@ -122,7 +123,7 @@ func (b *box) check(ctx context.Context) (*prepared, *Refused) {
 }
 
 // wait waits until the sandbox is ready, or can no longer become so.
-func (b *box) wait(ctx context.Context) *Refused {
+func (b *box) wait(ctx context.Context) *call.Refused {
 	s, err := b.gateway.Wait(ctx, b.name, func(s *openshell.Sandbox) bool {
 		switch s.Phase {
 		case openshell.PhaseProvisioning, openshell.PhaseStarting, openshell.PhaseStopping, openshell.PhaseStopped:
@@ -186,7 +187,7 @@ func (b *box) remove(ctx context.Context) error {
 }
 
 // restart ends every process of the sandbox and starts it anew with its files.
-func (b *box) restart(ctx context.Context) (*prepared, *Refused) {
+func (b *box) restart(ctx context.Context) (*prepared, *call.Refused) {
 	if _, err := b.gateway.Stop(ctx, b.name); err != nil {
 		return nil, gatewayGone("stop sandbox", err)
 	}
@@ -196,7 +197,7 @@ func (b *box) restart(ctx context.Context) (*prepared, *Refused) {
 	return b.resume(ctx)
 }
 
-func (b *box) waitStopped(ctx context.Context) *Refused {
+func (b *box) waitStopped(ctx context.Context) *call.Refused {
 	s, err := b.gateway.Wait(ctx, b.name, func(s *openshell.Sandbox) bool {
 		return s.Phase != openshell.PhaseReady && s.Phase != openshell.PhaseStopping
 	})
@@ -210,7 +211,7 @@ func (b *box) waitStopped(ctx context.Context) *Refused {
 }
 
 // resume starts a stopped sandbox and checks it like a new one.
-func (b *box) resume(ctx context.Context) (*prepared, *Refused) {
+func (b *box) resume(ctx context.Context) (*prepared, *call.Refused) {
 	if _, err := b.gateway.Start(ctx, b.name); err != nil {
 		return nil, gatewayGone("start sandbox", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/runner/openshell"
 )
 
@@ -38,7 +39,7 @@ var policyDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // and refuses it for the first field that is not as it was asked for, or empty.
 // Refusals wrap ErrDiffers or errMainGone, or are the gateway's when it gave no
 // answer.
-func (b *box) readBack(ctx context.Context) *Refused {
+func (b *box) readBack(ctx context.Context) *call.Refused {
 	ctx, cancel := context.WithTimeout(ctx, readBackTime)
 	defer cancel()
 	var (
@@ -91,7 +92,7 @@ func (b *box) readBack(ctx context.Context) *Refused {
 
 // samePolicy has every sandbox show the hash that the first one showed: the
 // policies were the same, field by field.
-func (r *Runner) samePolicy(hash string) *Refused {
+func (r *Runner) samePolicy(hash string) *call.Refused {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.hash == "" {

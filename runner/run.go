@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/record"
 )
 
@@ -12,13 +13,13 @@ import (
 // answer. There is no record of it.
 var ErrLost = errors.New("the call may have run, and there is no answer")
 
-// Run carries out a call in a sandbox of its own. The error is a *Refused when
-// nothing ran, and wraps ErrLost when something may have.
+// Run carries out a call in a sandbox of its own. The error is a *call.Refused
+// when nothing ran, and wraps ErrLost when something may have.
 //
 // It returns once the answer is there; the sandbox is deleted after that.
-func (r *Runner) Run(ctx context.Context, call *Call) (*Answer, error) {
+func (r *Runner) Run(ctx context.Context, asked *call.Call) (*Answer, error) {
 	c := r.clock()
-	req := call.Request
+	req := asked.Request
 	ctx, cancel := context.WithTimeoutCause(ctx, callTime(req), errDeadline)
 	defer cancel()
 	e, refused := r.driver(ctx)
@@ -26,21 +27,21 @@ func (r *Runner) Run(ctx context.Context, call *Call) (*Answer, error) {
 		refused = r.admissible(req, e)
 	}
 	if refused != nil {
-		return nil, refused.of(req)
+		return nil, refused.Of(req)
 	}
 	b, p, refused := r.newBox(ctx, r.config.TmpSize, callTime(req))
 	if refused != nil {
-		return nil, refused.of(req)
+		return nil, refused.Of(req)
 	}
 	defer b.discard()
 	if refused := interpreter(req, p); refused != nil {
-		return nil, refused.of(req)
+		return nil, refused.Of(req)
 	}
 	d := dispatch{box: b, node: p.node}
 	res, err := d.run(ctx, req)
 	switch {
 	case err != nil && !d.sent:
-		return nil, gatewayGone("start the call", err).of(req)
+		return nil, gatewayGone("start the call", err).Of(req)
 	case errors.Is(err, errDeadline):
 		// An answer only when it is known that nothing of the call is running.
 		proof, cancel := context.WithTimeout(context.WithoutCancel(ctx), proofTime)
@@ -55,9 +56,9 @@ func (r *Runner) Run(ctx context.Context, call *Call) (*Answer, error) {
 }
 
 // interpreter refuses a call whose interpreter the sandbox has not.
-func interpreter(req *record.Request, p *prepared) *Refused {
+func interpreter(req *record.Request, p *prepared) *call.Refused {
 	if req.JavaScript != nil && p.node == "" {
-		return refuse(codeFailedPrecondition, reasonEnvironment, "the sandbox has no node in %s", guestPath)
+		return call.Refuse(call.CodeFailedPrecondition, call.ReasonEnvironment, "the sandbox has no node in %s", guestPath)
 	}
 	return nil
 }

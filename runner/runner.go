@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/runner/openshell"
 )
@@ -149,7 +150,7 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 type evidence struct{ provider, tier string }
 
 // driver asks the gateway for its compute driver, on which alone the tier rests.
-func (r *Runner) driver(ctx context.Context) (evidence, *Refused) {
+func (r *Runner) driver(ctx context.Context) (evidence, *call.Refused) {
 	ctx, cancel := context.WithTimeout(ctx, driverTime)
 	defer cancel()
 	info, err := r.gateway.Info(ctx)
@@ -173,34 +174,34 @@ func (r *Runner) driver(ctx context.Context) (evidence, *Refused) {
 	return e, nil
 }
 
-func wrongGateway(format string, args ...any) *Refused {
-	return refuse(codeFailedPrecondition, reasonEnvironment, format, args...)
+func wrongGateway(format string, args ...any) *call.Refused {
+	return call.Refuse(call.CodeFailedPrecondition, call.ReasonEnvironment, format, args...)
 }
 
 // gatewayGone refuses a call for an answer that the gateway did not give. Nothing
 // ran.
-func gatewayGone(what string, err error) *Refused {
+func gatewayGone(what string, err error) *call.Refused {
 	switch {
 	case errors.Is(err, errDeadline):
-		return refuse(codeDeadlineExceeded, reasonCapacity, "%s: %w", what, err)
+		return call.Refuse(call.CodeDeadlineExceeded, call.ReasonCapacity, "%s: %w", what, err)
 	case errors.Is(err, context.Canceled):
-		return refuse(codeCanceled, reasonCapacity, "%s: %w", what, err)
+		return call.Refuse(call.CodeCanceled, call.ReasonCapacity, "%s: %w", what, err)
 	case errors.Is(err, openshell.ErrOverCapacity):
-		return refuse(codeResourceExhausted, reasonCapacity, "%s: %w", what, err)
+		return call.Refuse(call.CodeResourceExhausted, call.ReasonCapacity, "%s: %w", what, err)
 	case errors.Is(err, openshell.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return refuse(codeUnavailable, reasonCapacity, "%s: %w", what, err)
+		return call.Refuse(call.CodeUnavailable, call.ReasonCapacity, "%s: %w", what, err)
 	}
-	return refuse(codeUnavailable, reasonEnvironment, "%s: %w", what, err)
+	return call.Refuse(call.CodeUnavailable, call.ReasonEnvironment, "%s: %w", what, err)
 }
 
 // admissible compares what a call demands with what sandboxes here have.
-func (r *Runner) admissible(req *record.Request, e evidence) *Refused {
+func (r *Runner) admissible(req *record.Request, e evidence) *call.Refused {
 	if !record.MeetsFloor(e.tier, req.MinimumIsolation) {
-		return refuse(codeFailedPrecondition, reasonIsolation, "minimum_isolation: have %s, want %s", e.tier, req.MinimumIsolation)
+		return call.Refuse(call.CodeFailedPrecondition, call.ReasonIsolation, "minimum_isolation: have %s, want %s", e.tier, req.MinimumIsolation)
 	}
 	// No executable image can be named for a tree of programs.
 	if !req.SoftwareRule.Allows("") {
-		return refuse(codeFailedPrecondition, reasonEnvironment, "software_rule: the software here has no identity")
+		return call.Refuse(call.CodeFailedPrecondition, call.ReasonEnvironment, "software_rule: the software here has no identity")
 	}
 	return nil
 }

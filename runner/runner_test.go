@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/internal/gatewaytest"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/runlog"
@@ -140,9 +141,9 @@ func newRunner(t *testing.T, g *gatewaytest.Gateway, change func(*runner.Config)
 	return r
 }
 
-func call(t testing.TB, line string) *runner.Call {
+func parse(t testing.TB, line string) *call.Call {
 	t.Helper()
-	c, refused := runner.ParseCall([]byte(line))
+	c, refused := call.Parse([]byte(line))
 	if refused != nil {
 		t.Fatal(refused)
 	}
@@ -190,7 +191,7 @@ func TestRun(t *testing.T) {
 	})
 	g := (&gatewaytest.Gateway{Exec: guest.exec}).Start(t)
 	r := newRunner(t, g, nil)
-	a, err := r.Run(t.Context(), call(t, snippet))
+	a, err := r.Run(t.Context(), parse(t, snippet))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +208,7 @@ func TestRun(t *testing.T) {
 	if *a.Record != want || want.EndedUnixMS < want.StartedUnixMS {
 		t.Errorf("have %+v, want %+v", *a.Record, want)
 	}
-	a, err = r.Run(t.Context(), call(t, project))
+	a, err = r.Run(t.Context(), parse(t, project))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +228,7 @@ func TestFailingStep(t *testing.T) {
 	guest := &guest{}
 	guest.set(step, exits(3))
 	g := (&gatewaytest.Gateway{Exec: guest.exec}).Start(t)
-	a, err := newRunner(t, g, nil).Run(t.Context(), call(t, project))
+	a, err := newRunner(t, g, nil).Run(t.Context(), parse(t, project))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +256,7 @@ func TestSetupFailed(t *testing.T) {
 			return nil
 		})
 		g := (&gatewaytest.Gateway{Exec: guest.exec}).Start(t)
-		a, err := newRunner(t, g, nil).Run(t.Context(), call(t, project))
+		a, err := newRunner(t, g, nil).Run(t.Context(), parse(t, project))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,14 +292,14 @@ func TestTruncation(t *testing.T) {
 	})
 	g := (&gatewaytest.Gateway{Exec: guest.exec}).Start(t)
 	r := newRunner(t, g, nil)
-	a, err := r.Run(t.Context(), call(t, snippet))
+	a, err := r.Run(t.Context(), parse(t, snippet))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if js := a.Result.JavaScript; len(js.Stdout) != 1<<20 || !js.StdoutTruncated || string(js.Stderr) != "e" || js.StderrTruncated {
 		t.Errorf("snippet: %d bytes, %v %v", len(js.Stdout), js.StdoutTruncated, js.StderrTruncated)
 	}
-	a, err = r.Run(t.Context(), call(t, project))
+	a, err = r.Run(t.Context(), parse(t, project))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestOwnExitCodes(t *testing.T) {
 	r := newRunner(t, g, nil)
 	for _, code := range []int32{1, 124, 137, 255, -1} {
 		guest.set(node, exits(code))
-		a, err := r.Run(t.Context(), call(t, snippet))
+		a, err := r.Run(t.Context(), parse(t, snippet))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +335,7 @@ func TestOwnExitCodes(t *testing.T) {
 	}
 	guest.set(node, hang)
 	guest.set(step, hang)
-	a, err := r.Run(t.Context(), call(t, `{"timeout_ms":3000,"javascript":{"code":"1"}}`))
+	a, err := r.Run(t.Context(), parse(t, `{"timeout_ms":3000,"javascript":{"code":"1"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +343,7 @@ func TestOwnExitCodes(t *testing.T) {
 	if js := a.Result.JavaScript; !js.TimedOut || js.ExitCode != 137 || string(js.Stdout) != "so far" {
 		t.Errorf("have %+v", js)
 	}
-	a, err = r.Run(t.Context(), call(t, `{"timeout_ms":3000,"project":{"steps":["s","t"],"artifacts":["a"]}}`))
+	a, err = r.Run(t.Context(), parse(t, `{"timeout_ms":3000,"project":{"steps":["s","t"],"artifacts":["a"]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -504,12 +505,12 @@ func TestLies(t *testing.T) {
 		c.lie(g)
 		t.Run(c.field, func(t *testing.T) {
 			r := newRunner(t, g, nil)
-			errs := []error{second(r.Run(t.Context(), call(t, snippet)))}
+			errs := []error{second(r.Run(t.Context(), parse(t, snippet)))}
 			if !strings.HasPrefix(c.field, "driver_config") && c.field != "size of /tmp" { // a session's /tmp is a folder
 				errs = append(errs, second(r.Open(t.Context())))
 			}
 			for _, err := range errs {
-				var refused *runner.Refused
+				var refused *call.Refused
 				if !errors.As(err, &refused) || !strings.Contains(refused.Detail, c.field) || refused.Code != "failed_precondition" {
 					t.Errorf("have %v, want it refused for %q", err, c.field)
 				}
@@ -573,8 +574,8 @@ func TestFaults(t *testing.T) {
 				}
 			}
 			r := newRunner(t, g.Start(t), nil)
-			a, err := r.Run(t.Context(), call(t, snippet))
-			var refused *runner.Refused
+			a, err := r.Run(t.Context(), parse(t, snippet))
+			var refused *call.Refused
 			switch {
 			case a != nil:
 				t.Errorf("an answer: %+v", a)
@@ -598,7 +599,7 @@ func TestArtifactOfDeadSandbox(t *testing.T) {
 	guest := &guest{}
 	guest.set(read, func(*gatewaytest.Command) error { return fault(connect.CodeFailedPrecondition) })
 	g := (&gatewaytest.Gateway{Exec: guest.exec}).Start(t)
-	a, err := newRunner(t, g, nil).Run(t.Context(), call(t, project))
+	a, err := newRunner(t, g, nil).Run(t.Context(), parse(t, project))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -623,7 +624,7 @@ func TestDeadlineWithoutProof(t *testing.T) {
 	r := newRunner(t, g.Start(t), nil)
 	// Deleting fails three times and then works: proven, only later. The time is
 	// enough to make the sandbox on a busy machine, too.
-	a, err := r.Run(t.Context(), call(t, `{"timeout_ms":3000,"javascript":{"code":"1"}}`))
+	a, err := r.Run(t.Context(), parse(t, `{"timeout_ms":3000,"javascript":{"code":"1"}}`))
 	if err != nil || !a.Result.JavaScript.TimedOut || deletes.Load() < 4 {
 		t.Errorf("have %+v, %v after %d deletes", a, err, deletes.Load())
 	}
@@ -637,14 +638,14 @@ func TestCancelledCaller(t *testing.T) {
 	r := newRunner(t, g, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := r.Run(ctx, call(t, snippet))
-	var refused *runner.Refused
+	_, err := r.Run(ctx, parse(t, snippet))
+	var refused *call.Refused
 	if !errors.As(err, &refused) || refused.Code != "canceled" {
 		t.Errorf("before: %v", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	go func() { <-started; cancel() }()
-	if _, err := r.Run(ctx, call(t, snippet)); !errors.Is(err, runner.ErrLost) || !errors.Is(err, context.Canceled) {
+	if _, err := r.Run(ctx, parse(t, snippet)); !errors.Is(err, runner.ErrLost) || !errors.Is(err, context.Canceled) {
 		t.Errorf("during: %v", err)
 	}
 }
@@ -661,16 +662,16 @@ func TestSlots(t *testing.T) {
 		return nil
 	}
 	r := newRunner(t, g.Start(t), func(c *runner.Config) { c.MaxSandboxes = 1 })
-	if _, err := r.Run(t.Context(), call(t, snippet)); err != nil {
+	if _, err := r.Run(t.Context(), parse(t, snippet)); err != nil {
 		t.Fatal(err)
 	}
-	var refused *runner.Refused
-	if _, err := r.Run(t.Context(), call(t, snippet)); !errors.As(err, &refused) || refused.Code != "resource_exhausted" || refused.Reason != "capacity" {
+	var refused *call.Refused
+	if _, err := r.Run(t.Context(), parse(t, snippet)); !errors.As(err, &refused) || refused.Code != "resource_exhausted" || refused.Reason != "capacity" {
 		t.Errorf("have %v, want no room", err)
 	}
 	close(release)
 	for range 200 {
-		if _, err := r.Run(t.Context(), call(t, snippet)); err == nil {
+		if _, err := r.Run(t.Context(), parse(t, snippet)); err == nil {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -690,8 +691,8 @@ func TestFloorsAndRules(t *testing.T) {
 		`{"minimum_isolation":"vm","project":{"steps":["s"]}}`:                                  "isolation",
 		`{"software_rule":{"mode":"approved","identities":["x"]},"project":{"steps":["true"]}}`: "environment",
 	} {
-		_, err := r.Run(t.Context(), call(t, line))
-		var refused *runner.Refused
+		_, err := r.Run(t.Context(), parse(t, line))
+		var refused *call.Refused
 		switch {
 		case reason == "" && err != nil:
 			t.Errorf("%s: %v", line, err)
@@ -707,7 +708,7 @@ func TestLocalDriver(t *testing.T) {
 	guest := &guest{}
 	g := (&gatewaytest.Gateway{Exec: guest.exec, Driver: "gvisor-local"}).Start(t)
 	r := newRunner(t, g, func(c *runner.Config) { c.Local = true })
-	a, err := r.Run(t.Context(), call(t, snippet))
+	a, err := r.Run(t.Context(), parse(t, snippet))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -724,7 +725,7 @@ func TestRunLog(t *testing.T) {
 	r := newRunner(t, g, nil)
 	in := strings.Join([]string{
 		snippet, "", `{"trace_id":"bad","javascript":{}}`, "not json",
-		strings.Repeat("x", runner.MaxCallBytes+2),
+		strings.Repeat("x", call.MaxBytes+2),
 		`{"trace_id":"lost","project":{"steps":["s"]}}`, snippet, `{"trace_id":"m","module":{}}`, snippet,
 	}, "\n")
 	var out bytes.Buffer
@@ -790,7 +791,7 @@ func TestRunLogWithoutSession(t *testing.T) {
 	g := (&gatewaytest.Gateway{Exec: guest.exec}).Start(t)
 	var out bytes.Buffer
 	err := newRunner(t, g, nil).Serve(t.Context(), strings.NewReader(snippet+"\nx\n"), runlog.NewWriter(&out), func(runner.Outcome) {})
-	if !errors.As(err, new(*runner.Refused)) {
+	if !errors.As(err, new(*call.Refused)) {
 		t.Fatalf("have %v, want a refusal", err)
 	}
 	for _, part := range []string{`"trace_id":"call-1","code":"failed_precondition"`, `"line":2,"trace_id":"","code":"invalid_argument"`, `{"end":{"calls":0,"refused":2,"sessions":0}}`} {
@@ -818,11 +819,11 @@ func TestNoSecretInLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest.set(sweep, exits(67))
-	a, err := s.Run(t.Context(), call(t, snippet))
+	a, err := s.Run(t.Context(), parse(t, snippet))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Run(t.Context(), call(t, snippet))
+	_, err = s.Run(t.Context(), parse(t, snippet))
 	if _, closeErr := s.Close(t.Context()); closeErr != nil {
 		t.Fatal(closeErr)
 	}

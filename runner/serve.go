@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/runlog"
 	"github.com/plimsoll-attest/plimsoll/statement"
 )
@@ -18,7 +19,7 @@ type Outcome struct {
 	Line       uint64
 	TraceID    string
 	Answer     *Answer
-	Refused    *Refused
+	Refused    *call.Refused
 	Unanswered *Unanswered
 }
 
@@ -30,10 +31,10 @@ type Outcome struct {
 // Blank lines are no calls. Each outcome is told to the function, after its line
 // was written. The error is one of in or of the log: refused and unanswered calls
 // are none. Where no session can be made every call is refused for that, and the
-// error, once the log has its end, is a *Refused.
+// error, once the log has its end, is a *call.Refused.
 func (r *Runner) Serve(ctx context.Context, in io.Reader, log *runlog.Writer, told func(Outcome)) error {
 	session, err := r.Open(ctx)
-	var closed *Refused
+	var closed *call.Refused
 	if err != nil && !errors.As(err, &closed) {
 		return err
 	}
@@ -57,7 +58,7 @@ func (r *Runner) Serve(ctx context.Context, in io.Reader, log *runlog.Writer, to
 	return failed
 }
 
-func (r *Runner) serve(ctx context.Context, in io.Reader, log *runlog.Writer, told func(Outcome), session *Session, closed *Refused) error {
+func (r *Runner) serve(ctx context.Context, in io.Reader, log *runlog.Writer, told func(Outcome), session *Session, closed *call.Refused) error {
 	done := make(chan struct{})
 	defer close(done)
 	lines := readLines(in, done)
@@ -75,14 +76,14 @@ func (r *Runner) serve(ctx context.Context, in io.Reader, log *runlog.Writer, to
 			return fmt.Errorf("input: %w", l.err)
 		}
 		o := Outcome{Line: l.number}
-		call, refused := parseLine(&l)
+		asked, refused := parseLine(&l)
 		if refused == nil && closed != nil {
 			again := *closed
-			refused = again.of(call.Request)
+			refused = again.Of(asked.Request)
 		}
 		var err error
 		if refused == nil {
-			o.Answer, err = session.Run(ctx, call)
+			o.Answer, err = session.Run(ctx, asked)
 			if err != nil && !errors.As(err, &refused) && !errors.As(err, &o.Unanswered) {
 				return err
 			}
@@ -90,12 +91,12 @@ func (r *Runner) serve(ctx context.Context, in io.Reader, log *runlog.Writer, to
 		switch {
 		case refused != nil:
 			o.Refused, o.TraceID = refused, refused.TraceID
-			err = log.Refused(refused.line(l.number))
+			err = log.Refused(refusedLine(l.number, refused))
 		case o.Unanswered != nil:
-			o.TraceID = call.Request.TraceID
+			o.TraceID = asked.Request.TraceID
 			err = log.Unanswered(o.Unanswered.Request, o.Unanswered.Statement)
 		default:
-			o.TraceID = call.Request.TraceID
+			o.TraceID = asked.Request.TraceID
 			err = log.Answered(o.Answer.Request, o.Answer.Response, o.Answer.Statement)
 		}
 		if err != nil {
@@ -113,7 +114,7 @@ func (o *Outcome) WriteTo(log *runlog.Writer) error {
 	case o.Answer != nil:
 		err = log.Answered(o.Answer.Request, o.Answer.Response, o.Answer.Statement)
 	case o.Refused != nil:
-		err = log.Refused(o.Refused.line(o.Line))
+		err = log.Refused(refusedLine(o.Line, o.Refused))
 	}
 	if err != nil {
 		return err
@@ -121,15 +122,15 @@ func (o *Outcome) WriteTo(log *runlog.Writer) error {
 	return log.End()
 }
 
-func (r *Refused) line(number uint64) runlog.Refused {
+func refusedLine(number uint64, r *call.Refused) runlog.Refused {
 	return runlog.Refused{Line: number, TraceID: r.TraceID, Code: r.Code, Reason: r.Reason, Detail: r.Detail}
 }
 
-func parseLine(l *inputLine) (*Call, *Refused) {
+func parseLine(l *inputLine) (*call.Call, *call.Refused) {
 	if l.tooLong {
-		return nil, badRequest("the line has more than %d bytes", MaxCallBytes)
+		return nil, call.Refuse(call.CodeInvalidArgument, call.ReasonRequest, "the line has more than %d bytes", call.MaxBytes)
 	}
-	return ParseCall(l.text)
+	return call.Parse(l.text)
 }
 
 type inputLine struct {
@@ -172,7 +173,7 @@ func readLine(r *bufio.Reader) inputLine {
 		part, err := r.ReadSlice('\n')
 		switch {
 		case l.tooLong:
-		case len(l.text)+len(part) > MaxCallBytes+1:
+		case len(l.text)+len(part) > call.MaxBytes+1:
 			l.text, l.tooLong = nil, true
 		default:
 			l.text = append(l.text, part...)

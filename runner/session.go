@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/runner/openshell"
 	"github.com/plimsoll-attest/plimsoll/statement"
@@ -54,7 +55,7 @@ type Session struct {
 	detail string
 }
 
-// Open makes a session. The error is a *Refused.
+// Open makes a session. The error is a *call.Refused.
 func (r *Runner) Open(ctx context.Context) (*Session, error) {
 	e, refused := r.driver(ctx)
 	if refused != nil {
@@ -184,11 +185,11 @@ func (s *Session) suspend() {
 
 // resume starts the sandbox of a suspended session. When that fails the session
 // has ended.
-func (s *Session) resume(ctx context.Context) *Refused {
+func (s *Session) resume(ctx context.Context) *call.Refused {
 	select {
 	case s.runner.slots <- struct{}{}:
 	default:
-		return refuse(codeResourceExhausted, reasonCapacity, "%d sandboxes are all there may be", cap(s.runner.slots))
+		return call.Refuse(call.CodeResourceExhausted, call.ReasonCapacity, "%d sandboxes are all there may be", cap(s.runner.slots))
 	}
 	s.suspended, s.box.idle = false, false
 	// Not the caller's context: one who gives up must not cost the session.
@@ -196,7 +197,7 @@ func (s *Session) resume(ctx context.Context) *Refused {
 	defer cancel()
 	p, refused := s.box.resume(ctx)
 	if refused != nil {
-		s.end(endOf(refused), fmt.Sprintf("resume: %v", refused.err))
+		s.end(endOf(refused), fmt.Sprintf("resume: %s", refused.Detail))
 		return s.refusal()
 	}
 	s.prepared = p
@@ -238,18 +239,18 @@ func (s *Session) dead(ctx context.Context, when string) bool {
 }
 
 // refusal is that of a call to a session that has ended.
-func (s *Session) refusal() *Refused {
+func (s *Session) refusal() *call.Refused {
 	end, detail := s.Ended()
-	return refuse(codeFailedPrecondition, reasonRequest, "%w: %s: %s", ErrSessionEnded, end, detail)
+	return call.Refuse(call.CodeFailedPrecondition, call.ReasonRequest, "%w: %s: %s", ErrSessionEnded, end, detail)
 }
 
 // ready has the sandbox be one that a call may run in.
-func (s *Session) ready(ctx context.Context, req *record.Request) *Refused {
+func (s *Session) ready(ctx context.Context, req *record.Request) *call.Refused {
 	if end, _ := s.Ended(); end != "" {
 		return s.refusal()
 	}
 	// Side by side: together they are what a call waits for before it runs.
-	var back *Refused
+	var back *call.Refused
 	var read sync.WaitGroup
 	if !s.suspended {
 		read.Go(func() { back = s.box.readBack(ctx) })
@@ -285,20 +286,20 @@ func (s *Session) ready(ctx context.Context, req *record.Request) *Refused {
 	return interpreter(req, s.prepared)
 }
 
-// Run carries out the next call. The error is a *Refused when nothing of it ran
-// and it has no number, an *Unanswered when it may have run.
+// Run carries out the next call. The error is a *call.Refused when nothing of it
+// ran and it has no number, an *Unanswered when it may have run.
 //
 // It returns once the answer is there. The sandbox is freed of the call's
 // processes after that; the next call waits for it.
-func (s *Session) Run(ctx context.Context, call *Call) (*Answer, error) {
+func (s *Session) Run(ctx context.Context, asked *call.Call) (*Answer, error) {
 	c := s.runner.clock()
-	req := call.Request
+	req := asked.Request
 	if err := s.take(ctx); err != nil {
-		return nil, gatewayGone("wait for the session", err).of(req)
+		return nil, gatewayGone("wait for the session", err).Of(req)
 	}
 	if refused := s.ready(ctx, req); refused != nil {
 		s.free()
-		return nil, refused.of(req)
+		return nil, refused.Of(req)
 	}
 	limit := min(callTime(req), time.Until(s.expires))
 	deadline, cancel := context.WithTimeoutCause(ctx, limit, errDeadline)
@@ -307,7 +308,7 @@ func (s *Session) Run(ctx context.Context, call *Call) (*Answer, error) {
 	res, err := d.run(deadline, req)
 	if err != nil && !d.sent {
 		s.free()
-		return nil, gatewayGone("start the call", err).of(req)
+		return nil, gatewayGone("start the call", err).Of(req)
 	}
 	swept := false
 	if errors.Is(err, errDeadline) {
@@ -394,7 +395,7 @@ func (s *Session) clean(parent context.Context) bool {
 		case s.dead(parent, "after the call"):
 			return true // it had ended, and did not say so yet
 		default:
-			s.end(endOf(refused), fmt.Sprintf("sweep: %s; %v", why, refused.err))
+			s.end(endOf(refused), fmt.Sprintf("sweep: %s; %s", why, refused.Detail))
 		}
 		return false
 	}

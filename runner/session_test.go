@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/internal/gatewaytest"
 	"github.com/plimsoll-attest/plimsoll/runner"
 	pb "github.com/plimsoll-attest/plimsoll/runner/openshell/openshellb"
@@ -45,7 +46,7 @@ func ended(t *testing.T, s *runner.Session) string {
 
 func mustRun(t *testing.T, s *runner.Session) *runner.Answer {
 	t.Helper()
-	a, err := s.Run(t.Context(), call(t, snippet))
+	a, err := s.Run(t.Context(), parse(t, snippet))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +67,8 @@ func TestSessionSweeps(t *testing.T) {
 	if have := strings.Join(guest.commands(), " "); !strings.HasPrefix(have, "prepare node sweep node") {
 		t.Errorf("commands: %s", have)
 	}
-	var refused *runner.Refused
-	if _, err := s.Run(t.Context(), call(t, snippet)); !errors.As(err, &refused) || !errors.Is(err, runner.ErrSessionEnded) ||
+	var refused *call.Refused
+	if _, err := s.Run(t.Context(), parse(t, snippet)); !errors.As(err, &refused) || !errors.Is(err, runner.ErrSessionEnded) ||
 		refused.Code != "failed_precondition" || refused.Reason != "request" || !strings.Contains(refused.Detail, runner.EndClosed) {
 		t.Errorf("after close: %v", err)
 	}
@@ -83,7 +84,7 @@ func TestSweepOffThePath(t *testing.T) {
 	mustRun(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := s.Run(ctx, call(t, snippet)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.Run(ctx, parse(t, snippet)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the next call did not wait: %v", err)
 	}
 	close(release)
@@ -165,8 +166,8 @@ func TestSessionEnds(t *testing.T) {
 				time.Sleep(100 * time.Millisecond) // the sweep is through
 				c.then(g)
 			}
-			_, err := s.Run(t.Context(), call(t, snippet))
-			var refused *runner.Refused
+			_, err := s.Run(t.Context(), parse(t, snippet))
+			var refused *call.Refused
 			if !errors.As(err, &refused) || !errors.Is(err, runner.ErrSessionEnded) || !strings.Contains(refused.Detail, c.want) {
 				t.Errorf("have %v, want %s", err, c.want)
 			}
@@ -194,8 +195,8 @@ func TestGatewayBlip(t *testing.T) {
 	s := open(t, newRunner(t, g.Start(t), nil))
 	mustRun(t, s)
 	down.Store(true)
-	var refused *runner.Refused
-	if _, err := s.Run(t.Context(), call(t, snippet)); !errors.As(err, &refused) || refused.Code != "unavailable" {
+	var refused *call.Refused
+	if _, err := s.Run(t.Context(), parse(t, snippet)); !errors.As(err, &refused) || refused.Code != "unavailable" {
 		t.Errorf("have %v", err)
 	}
 	down.Store(false)
@@ -243,7 +244,7 @@ func TestUnanswered(t *testing.T) {
 			if c.timeout != "" {
 				line = `{"timeout_ms":` + c.timeout + `,"javascript":{"code":"1"}}`
 			}
-			_, err := s.Run(ctx, call(t, line))
+			_, err := s.Run(ctx, parse(t, line))
 			var u *runner.Unanswered
 			if !errors.As(err, &u) {
 				t.Fatalf("have %v, want it unanswered", err)
@@ -271,7 +272,7 @@ func TestDeadlineInSession(t *testing.T) {
 	guest.set(node, func(c *gatewaytest.Command) error { c.Stdout("so far"); <-c.Context.Done(); return nil })
 	g := (&gatewaytest.Gateway{Exec: guest.exec}).Start(t)
 	s := open(t, newRunner(t, g, nil))
-	a, err := s.Run(t.Context(), call(t, `{"timeout_ms":200,"javascript":{"code":"1"}}`))
+	a, err := s.Run(t.Context(), parse(t, `{"timeout_ms":200,"javascript":{"code":"1"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,11 +300,11 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	// A suspended session holds no slot.
-	if _, err := r.Run(t.Context(), call(t, snippet)); err != nil {
+	if _, err := r.Run(t.Context(), parse(t, snippet)); err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
-		if a, err := s.Run(t.Context(), call(t, snippet)); err == nil {
+		if a, err := s.Run(t.Context(), parse(t, snippet)); err == nil {
 			if a.Record.Sequence != 2 {
 				t.Errorf("have %+v", a.Record)
 			}
@@ -337,7 +338,7 @@ func TestTraceableSandbox(t *testing.T) {
 		guest.set(prepare, func(c *gatewaytest.Command) error { c.Stdout(said); c.Exit(0); return nil })
 		g := (&gatewaytest.Gateway{Exec: guest.exec}).Start(t)
 		_, err := newRunner(t, g, nil).Open(t.Context())
-		var refused *runner.Refused
+		var refused *call.Refused
 		if !errors.As(err, &refused) || !strings.Contains(refused.Detail, want) {
 			t.Errorf("%q: have %v, want %s", said, err, want)
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-attest/plimsoll/attest"
-	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 )
 
 func newCheckpoint(std *streams) *cobra.Command {
@@ -34,7 +34,7 @@ already is left as it is; one with a torn line or an open session is refused, se
 			if res.LinesAfter == res.LinesBefore {
 				what = "sealed already, nothing to do"
 			}
-			fmt.Fprintf(std.out, "%s: %s\n", cli.Visible(flags.bundle), what)
+			fmt.Fprintf(std.out, "%s: %s\n", visible.Text(flags.bundle), what)
 			printEnd(std, res)
 			return nil
 		},

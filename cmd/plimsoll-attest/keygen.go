@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-attest/plimsoll/attest"
-	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 )
 
 func newKeygen(std *streams) *cobra.Command {
@@ -44,7 +44,7 @@ for on the terminal.
 				how = "NOT ENCRYPTED"
 			}
 			fmt.Fprintf(std.out, "key ID: %s\nprivate key: %s (%s)\npublic key: %s\n",
-				public.ID(), cli.Visible(key), how, cli.Visible(pub))
+				public.ID(), visible.Text(key), how, visible.Text(pub))
 			if err := std.out.Flush(); err != nil {
 				// Nobody was told of the key.
 				if removeErr := errors.Join(os.Remove(key), os.Remove(pub)); removeErr != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/plimsoll-attest/plimsoll/attest"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
 
@@ -39,7 +40,7 @@ type streams struct {
 // complain writes one line to stderr, whatever is in the text.
 func (s *streams) complain(format string, args ...any) {
 	s.out.Flush() // what was said before stands before; run sees a failure
-	fmt.Fprintf(s.err, "%s: %s\n", program, cli.Visible(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(s.err, "%s: %s\n", program, visible.Text(fmt.Sprintf(format, args...)))
 }
 
 // run is the program. It returns the exit status.

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/plimsoll-attest/plimsoll/internal/bundletest"
-	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/internal/filelock"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 )
 
 var update = flag.Bool("update", false, "rewrite what the scripts expect")
@@ -190,7 +190,7 @@ var madeBundles = map[string]func() []byte{
 func cmdEscape(ts *testscript.TestScript, _ bool, args []string) {
 	text := ts.ReadFile(args[0])
 	for i, r := range text {
-		if r != '\n' && r != '\t' && r != '⟨' && cli.Visible(string(r)) != string(r) || r == '\uFFFD' {
+		if r != '\n' && r != '\t' && r != '⟨' && visible.Text(string(r)) != string(r) || r == '\uFFFD' {
 			ts.Fatalf("%s has %U at byte %d: %q", args[0], r, i, text[max(0, i-30):min(len(text), i+30)])
 		}
 	}

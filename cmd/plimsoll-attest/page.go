@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 	"github.com/plimsoll-attest/plimsoll/statement"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
@@ -19,9 +20,12 @@ import (
 var pageText string
 
 var pageTemplates = template.Must(template.New("page").Funcs(template.FuncMap{
-	"visible": cli.Visible,
+	"visible": visible.Text,
 	"plural":  func(n uint64, noun string) string { return cli.Plural(n, noun) },
+	"short":   func(text string) string { return visible.Text(shorten(text, maxValueBytes)) },
 	"when":    when,
+	"tiers":   tiers,
+	"tier":    showTier,
 }).Parse(pageText))
 
 // A page writes the parts of one, in their order. It keeps the first error.
@@ -81,7 +85,7 @@ func (s *pageSurface) block(name, note, text string, left int) {
 	s.endList()
 	var lines []string
 	for line := range strings.Lines(text) {
-		lines = append(lines, string(cli.AppendVisible(nil, strings.TrimSuffix(line, "\n"), true)))
+		lines = append(lines, string(visible.Append(nil, strings.TrimSuffix(line, "\n"), true)))
 	}
 	s.part("block", struct {
 		Name, Note, Text string

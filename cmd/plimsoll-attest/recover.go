@@ -9,6 +9,7 @@ import (
 
 	"github.com/plimsoll-attest/plimsoll/attest"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 )
 
 func newRecover(std *streams) *cobra.Command {
@@ -62,20 +63,20 @@ func recoverBundle(ctx context.Context, std *streams, opts attest.RecoverOptions
 	case r.SideFile != "" && err == nil:
 		what = "cut back"
 	}
-	fmt.Fprintf(std.out, "%s: %s\n", cli.Visible(opts.Bundle), what)
+	fmt.Fprintf(std.out, "%s: %s\n", visible.Text(opts.Bundle), what)
 	fmt.Fprintf(std.out, "  up to the last checkpoint: %s, %s\n", cli.Plural(r.Kept.Lines, "line"), cli.Plural(r.Kept.Offset, "byte"))
 	if left := r.Bytes - r.Kept.Offset; left > 0 {
 		fmt.Fprintf(std.out, "  after it: %s, of which signed and linked: %s, %s\n", cli.Plural(left, "byte"),
 			cli.Plural(r.Whole.Lines-r.Kept.Lines, "line"), cli.Plural(r.Whole.Offset-r.Kept.Offset, "byte"))
 	}
 	if r.Refusal != nil {
-		fmt.Fprintf(std.out, "  what follows: %s\n", cli.Visible(r.Refusal.Error()))
+		fmt.Fprintf(std.out, "  what follows: %s\n", visible.Text(r.Refusal.Error()))
 	}
 	for _, s := range r.Open {
-		fmt.Fprintf(std.out, "  open session: %s, %s\n", cli.Visible(s.Session), cli.Plural(s.Calls, "call"))
+		fmt.Fprintf(std.out, "  open session: %s, %s\n", visible.Text(s.Session), cli.Plural(s.Calls, "call"))
 	}
 	if r.SideFile != "" {
-		fmt.Fprintf(std.out, "  moved: %s to %s\n", cli.Plural(r.Moved, "byte"), cli.Visible(r.SideFile))
+		fmt.Fprintf(std.out, "  moved: %s to %s\n", cli.Plural(r.Moved, "byte"), visible.Text(r.SideFile))
 		tellSideFiles(std, []string{r.SideFile})
 	}
 	if err != nil || r.SideFile != "" || r.Bytes == 0 || r.Intact() {

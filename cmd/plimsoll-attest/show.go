@@ -9,6 +9,7 @@ import (
 
 	"github.com/plimsoll-attest/plimsoll/chain"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/statement"
 	"github.com/plimsoll-attest/plimsoll/verify"
@@ -66,7 +67,7 @@ func (p *printer) text(name, text string, cut bool) {
 // each line of it has a bar in front, so that none can be taken for one of ours.
 type textSurface struct{ w io.Writer } // which keeps its error
 
-func (s textSurface) print(text string) { io.WriteString(s.w, cli.Visible(text)+"\n") }
+func (s textSurface) print(text string) { io.WriteString(s.w, visible.Text(text)+"\n") }
 
 func (s textSurface) heading(text string) {
 	s.print("")
@@ -83,7 +84,7 @@ func (s textSurface) block(name, note, text string, left int) {
 	for rest := text; rest != ""; {
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
-		out = cli.AppendVisible(append(out[:0], "    | "...), line, true)
+		out = visible.Append(append(out[:0], "    | "...), line, true)
 		s.w.Write(append(out, '\n'))
 	}
 	if left > 0 {

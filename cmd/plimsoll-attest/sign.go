@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-attest/plimsoll/attest"
-	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 )
 
 // signFlags are the flags of the commands that write to a bundle with a key.
@@ -144,7 +144,7 @@ func printSigned(std *streams, bundle string, res *attest.Result) {
 	if res.Sealed {
 		state = "sealed"
 	}
-	fmt.Fprintf(std.out, "%s: %s\n", cli.Visible(bundle), state)
+	fmt.Fprintf(std.out, "%s: %s\n", visible.Text(bundle), state)
 	fmt.Fprintf(std.out, "  calls signed: %d\n  calls skipped, in the bundle before: %d\n  calls refused by the runner, not signed: %d\n",
 		res.Calls, res.Skipped, res.Refused)
 	if res.Moved > 0 {
@@ -153,7 +153,7 @@ func printSigned(std *streams, bundle string, res *attest.Result) {
 	fmt.Fprintf(std.out, "  sessions: %d\n", res.Sessions)
 	printEnd(std, res)
 	for _, what := range res.NotChecked {
-		fmt.Fprintf(std.out, "  not checked: %s\n", cli.Visible(what))
+		fmt.Fprintf(std.out, "  not checked: %s\n", visible.Text(what))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
@@ -43,7 +44,7 @@ func (v *verdict) checks() []verify.CheckResult {
 // printText prints what was found to stdout: the verdict first and, when the
 // bundle verified, the facts. Why it did not is for stderr.
 func printText(std *streams, v *verdict) {
-	fmt.Fprintf(std.out, "%s: %s\n", cli.Visible(v.bundle), v)
+	fmt.Fprintf(std.out, "%s: %s\n", visible.Text(v.bundle), v)
 	if v.report != nil {
 		printFacts(std.out, v)
 	}
@@ -55,7 +56,7 @@ func printFacts(w io.Writer, v *verdict) {
 		fmt.Fprintln(w, map[bool]string{true: "  checked:", false: "  not checked:"}[checked])
 		for _, c := range v.checks() {
 			if c.Checked == checked {
-				fmt.Fprintf(w, "    %s: %s\n", c.Name, cli.Visible(c.Detail))
+				fmt.Fprintf(w, "    %s: %s\n", c.Name, visible.Text(c.Detail))
 			}
 		}
 	}
@@ -95,7 +96,7 @@ func showTier(tier string) string {
 	if tier == "" {
 		return "not stated"
 	}
-	return cli.Visible(tier)
+	return visible.Text(tier)
 }
 
 // reportSchema names the form of a JSON report, docs/verify-report.schema.json.
@@ -157,13 +158,13 @@ func printJSON(std *streams, v *verdict) {
 	case v.report != nil:
 		out.JSONFacts = v.facts()
 	case errors.As(v.err, &refusal):
-		out.Reason = cli.Visible(refusal.Err.Error())
+		out.Reason = visible.Text(refusal.Err.Error())
 		out.JSONRefusal = &JSONRefusal{
 			Check: refusal.Check, Line: refusal.Line, Offset: refusal.Offset,
 			Have: shorten(refusal.Have, maxValueBytes), Want: shorten(refusal.Want, maxValueBytes),
 		}
 	default:
-		out.Reason = cli.Visible(v.err.Error())
+		out.Reason = visible.Text(v.err.Error())
 	}
 	cli.WriteJSON(std.out, out)
 }

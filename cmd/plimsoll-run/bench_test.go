@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/runner"
 	"github.com/plimsoll-attest/plimsoll/runner/local"
@@ -144,13 +145,13 @@ func (b *bareRuntime) start(id string) {
 	b.run("start", id)
 }
 
-func benchCall(b *testing.B, req record.Request) *runner.Call {
+func benchCall(b *testing.B, req record.Request) *call.Call {
 	b.Helper()
-	call, refused := runner.NewCall(req)
+	asked, refused := call.New(req)
 	if refused != nil {
 		b.Fatal(refused)
 	}
-	return call
+	return asked
 }
 
 // measure runs the two by turns, with what is between outside both, and reports
@@ -208,9 +209,9 @@ func BenchmarkSession(b *testing.B) {
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			call := benchCall(b, c.req)
+			asked := benchCall(b, c.req)
 			measure(b, c.bare, func() {
-				if _, err := s.Run(b.Context(), call); err != nil {
+				if _, err := s.Run(b.Context(), asked); err != nil {
 					b.Fatal(err)
 				}
 			}, func() { time.Sleep(100 * time.Millisecond) }) // a sweep is not the caller's time
@@ -223,14 +224,14 @@ func BenchmarkRun(b *testing.B) {
 	r := newRig(b)
 	bare := newBare(b)
 	n := 0
-	call := benchCall(b, record.Request{JavaScript: &record.JavaScriptRun{Code: "console.log(1+1)"}})
+	asked := benchCall(b, record.Request{JavaScript: &record.JavaScriptRun{Code: "console.log(1+1)"}})
 	measure(b, func() {
 		n++
 		id := fmt.Sprintf("x%d", n)
 		bare.start(id)
 		bare.run("exec", id, "/usr/bin/env", "node", "-e", "console.log(1+1)")
 	}, func() {
-		if _, err := r.Run(b.Context(), call); err != nil {
+		if _, err := r.Run(b.Context(), asked); err != nil {
 			b.Fatal(err)
 		}
 	}, func() { // deletes are nobody's time
@@ -271,13 +272,13 @@ func BenchmarkSustained(b *testing.B) {
 				defer s.Close(context.Background())
 				sessions = append(sessions, s)
 			}
-			call := benchCall(b, c.req)
+			asked := benchCall(b, c.req)
 			rounds := func(n int) {
 				var all sync.WaitGroup
 				for _, s := range sessions {
 					all.Go(func() {
 						for range max(1, n/len(sessions)) {
-							if _, err := s.Run(b.Context(), call); err != nil {
+							if _, err := s.Run(b.Context(), asked); err != nil {
 								b.Error(err)
 								return
 							}

@@ -11,9 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 	"github.com/plimsoll-attest/plimsoll/record"
-	"github.com/plimsoll-attest/plimsoll/runner"
 	"github.com/plimsoll-attest/plimsoll/runner/local"
 )
 
@@ -79,9 +80,9 @@ func (r *doctorReport) print(std *streams) error {
 		if !c.OK {
 			mark = "MISSING"
 		}
-		fmt.Fprintf(&b, "%s %s: %s\n", mark, c.Name, cli.Visible(c.Proof))
+		fmt.Fprintf(&b, "%s %s: %s\n", mark, c.Name, visible.Text(c.Proof))
 		if c.Fix != "" {
-			fmt.Fprintf(&b, "        %s\n", cli.Visible(c.Fix))
+			fmt.Fprintf(&b, "        %s\n", visible.Text(c.Fix))
 		}
 	}
 	if _, err := fmt.Fprint(std.out, b.String()); err != nil {
@@ -115,12 +116,12 @@ func (s *settings) tryCall(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer boxes.close(&streams{out: &said, err: &said})
-	call, refused := runner.NewCall(record.Request{Project: &record.ProjectRun{Steps: []string{"cat /proc/version"}}})
+	asked, refused := call.New(record.Request{Project: &record.ProjectRun{Steps: []string{"cat /proc/version"}}})
 	if refused != nil {
 		return "", refused
 	}
 	began := time.Now()
-	answer, err := boxes.Run(ctx, call)
+	answer, err := boxes.Run(ctx, asked)
 	if err != nil {
 		return "", err
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/runlog"
 	"github.com/plimsoll-attest/plimsoll/runner"
@@ -753,12 +754,12 @@ func TestGatewayGone(t *testing.T) {
 			step = "sleep 1000"
 			time.AfterFunc(500*time.Millisecond, kill)
 		}
-		call, bad := runner.NewCall(record.Request{Project: &record.ProjectRun{Steps: []string{step}}})
+		asked, bad := call.New(record.Request{Project: &record.ProjectRun{Steps: []string{step}}})
 		if bad != nil {
 			t.Fatal(bad)
 		}
-		a, err := s.Run(t.Context(), call)
-		var refused *runner.Refused
+		a, err := s.Run(t.Context(), asked)
+		var refused *call.Refused
 		var unanswered *runner.Unanswered
 		want := uint64(1)
 		switch {
@@ -954,12 +955,12 @@ func TestFiftySessions(t *testing.T) {
 				{fmt.Sprintf("echo %d >mine; ls /tmp/work", i), "mine\n"},
 				{"cat mine", fmt.Sprintf("%d\n", i)},
 			} {
-				call, refused := runner.NewCall(record.Request{Project: &record.ProjectRun{Steps: []string{c.step}}})
+				asked, refused := call.New(record.Request{Project: &record.ProjectRun{Steps: []string{c.step}}})
 				if refused != nil {
 					t.Error(refused)
 					return
 				}
-				a, err := s.Run(t.Context(), call)
+				a, err := s.Run(t.Context(), asked)
 				if err != nil {
 					t.Errorf("session %d: %v", i, err)
 				} else if have := string(a.Result.Project.Steps[0].Stdout); have != c.want {
@@ -1022,7 +1023,7 @@ func TestGatewayCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refused *runner.Refused
+	var refused *call.Refused
 	if _, err := r.Open(t.Context()); !errors.As(err, &refused) || !strings.Contains(refused.Detail, local.DriverName) {
 		t.Errorf("have %v", err)
 	}

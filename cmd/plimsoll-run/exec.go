@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/runlog"
@@ -80,12 +81,12 @@ The snippet is read from FILE, from standard input (-) or from the command line
 						return fmt.Errorf("--%s: the call says this itself", name)
 					}
 				}
-				line, err := readInput(std, callFile, runner.MaxCallBytes)
+				line, err := readInput(std, callFile, call.MaxBytes)
 				if err != nil {
 					return err
 				}
-				call, refused := runner.ParseCall(bytes.TrimSpace(line))
-				return s.single(cmd.Context(), std, call, refused, c.show)
+				asked, refused := call.Parse(bytes.TrimSpace(line))
+				return s.single(cmd.Context(), std, asked, refused, c.show)
 			}
 			req, err := c.request()
 			if err != nil {
@@ -100,8 +101,8 @@ The snippet is read from FILE, from standard input (-) or from the command line
 				code = string(text)
 			}
 			req.JavaScript = &record.JavaScriptRun{Code: code}
-			call, refused := runner.NewCall(req)
-			return s.single(cmd.Context(), std, call, refused, c.show)
+			asked, refused := call.New(req)
+			return s.single(cmd.Context(), std, asked, refused, c.show)
 		},
 	}
 	s.add(cmd)
@@ -136,7 +137,7 @@ func readInput(std *streams, name string, limit int64) ([]byte, error) {
 }
 
 // single runs one call in a sandbox of its own and writes the run log.
-func (s *settings) single(ctx context.Context, std *streams, call *runner.Call, refused *runner.Refused, show bool) error {
+func (s *settings) single(ctx context.Context, std *streams, asked *call.Call, refused *call.Refused, show bool) error {
 	o := runner.Outcome{Line: 1, Refused: refused}
 	var lost error
 	if refused == nil {
@@ -145,8 +146,8 @@ func (s *settings) single(ctx context.Context, std *streams, call *runner.Call, 
 			return err
 		}
 		defer boxes.close(std)
-		o.TraceID = call.Request.TraceID
-		o.Answer, err = boxes.Run(ctx, call)
+		o.TraceID = asked.Request.TraceID
+		o.Answer, err = boxes.Run(ctx, asked)
 		if err != nil && !errors.As(err, &o.Refused) {
 			lost = err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 	"github.com/plimsoll-attest/plimsoll/runner/local"
 )
 
@@ -43,7 +44,7 @@ type streams struct {
 
 // complain writes one line to stderr, whatever is in the text.
 func (s *streams) complain(format string, args ...any) {
-	fmt.Fprintf(s.err, "%s: %s\n", program, cli.Visible(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(s.err, "%s: %s\n", program, visible.Text(fmt.Sprintf(format, args...)))
 }
 
 // The exit statuses.

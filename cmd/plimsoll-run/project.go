@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
 	"github.com/plimsoll-attest/plimsoll/record"
-	"github.com/plimsoll-attest/plimsoll/runner"
 )
 
 func newProject(std *streams) *cobra.Command {
@@ -48,8 +48,8 @@ until one fails. Artifacts are files to fetch afterwards, by their path from DIR
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			req.Project = &record.ProjectRun{Files: files, Steps: steps, Artifacts: artifacts}
-			call, refused := runner.NewCall(req)
-			return s.single(cmd.Context(), std, call, refused, c.show)
+			asked, refused := call.New(req)
+			return s.single(cmd.Context(), std, asked, refused, c.show)
 		},
 	}
 	s.add(cmd)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/runlog"
 	"github.com/plimsoll-attest/plimsoll/runner"
 )
@@ -46,7 +47,7 @@ Files stay from call to call, processes do not.
 					status = exitRefused
 				}
 			})
-			if refused := (*runner.Refused)(nil); errors.As(err, &refused) {
+			if refused := (*call.Refused)(nil); errors.As(err, &refused) {
 				std.complain("session: %v", refused)
 				return statusError(exitRefused)
 			}

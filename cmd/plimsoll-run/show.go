@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/visible"
 	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/runner"
 )
@@ -36,16 +36,16 @@ func showResult(w io.Writer, res *record.Response) {
 		return
 	}
 	for _, s := range res.Project.Steps {
-		fmt.Fprintf(w, "$ %s\n", cli.Visible(s.Command))
+		fmt.Fprintf(w, "$ %s\n", visible.Text(s.Command))
 		showOutput(w, s.Stdout, s.StdoutTruncated)
 		showOutput(w, s.Stderr, s.StderrTruncated)
 		showEnd(w, s.ExitCode, s.TimedOut)
 	}
 	if d := res.Project.OutcomeDetail; d != "" {
-		fmt.Fprintf(w, "(%s)\n", cli.Visible(d))
+		fmt.Fprintf(w, "(%s)\n", visible.Text(d))
 	}
 	for _, a := range res.Project.Artifacts {
-		fmt.Fprintf(w, "(artifact %s: %d bytes)\n", cli.Visible(a.Path), len(a.Content))
+		fmt.Fprintf(w, "(artifact %s: %d bytes)\n", visible.Text(a.Path), len(a.Content))
 	}
 	if res.Project.ArtifactsTruncated {
 		fmt.Fprintln(w, "(some artifacts are too large and were left out)")
@@ -64,7 +64,7 @@ func showOutput(w io.Writer, data []byte, truncated bool) {
 	}
 	var text []byte
 	for line := range strings.Lines(string(data)) {
-		text = append(cli.AppendVisible(text, strings.TrimSuffix(line, "\n"), true), '\n')
+		text = append(visible.Append(text, strings.TrimSuffix(line, "\n"), true), '\n')
 	}
 	_, _ = w.Write(text)
 	if truncated {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
-	"github.com/plimsoll-attest/plimsoll/runner"
 	"github.com/plimsoll-attest/plimsoll/runner/local"
 )
 
@@ -31,7 +31,7 @@ func newVersion(std *streams) *cobra.Command {
 				return err
 			}
 			v := &versionReport{
-				Build: cli.NewBuild(program), Protocol: runner.Protocol, Records: []int{2, 3}, GVisor: local.GVisorVersion,
+				Build: cli.NewBuild(program), Protocol: call.Protocol, Records: []int{2, 3}, GVisor: local.GVisorVersion,
 			}
 			var err error
 			if format == cli.FormatJSON {

@@ -1,4 +1,4 @@
-package runner
+package call
 
 import (
 	"errors"
@@ -28,9 +28,9 @@ func (p *parser) check() *Refused {
 	req := p.req
 	switch {
 	case p.stated && p.protocol == 0:
-		return refuse(codeInvalidArgument, reasonProtocol, "protocol: have 0, want %d or none", Protocol)
+		return Refuse(CodeInvalidArgument, ReasonProtocol, "protocol: have 0, want %d or none", Protocol)
 	case p.stated && p.protocol != Protocol:
-		return refuse(codeUnimplemented, reasonProtocol, "protocol: have %d, want %d or none", p.protocol, Protocol)
+		return Refuse(CodeUnimplemented, ReasonProtocol, "protocol: have %d, want %d or none", p.protocol, Protocol)
 	}
 	if err := checkTraceID(req.TraceID); err != nil {
 		return badRequest("%w", err)
@@ -53,9 +53,9 @@ func (p *parser) check() *Refused {
 	case payloads > 1:
 		return badRequest("more than one payload")
 	case p.module:
-		return refuse(codeUnimplemented, reasonUnsupported, "module: compiled models are not supported")
+		return Refuse(CodeUnimplemented, ReasonUnsupported, "module: compiled models are not supported")
 	case p.cell:
-		return refuse(codeUnimplemented, reasonUnsupported, "cell: kept interpreters are not supported")
+		return Refuse(CodeUnimplemented, ReasonUnsupported, "cell: kept interpreters are not supported")
 	}
 	var err error
 	grant := ""
@@ -70,7 +70,7 @@ func (p *parser) check() *Refused {
 	case err != nil:
 		return badRequest("%w", err)
 	case grant != "":
-		return refuse(codePermissionDenied, reasonPermission, "grant_profile: no grants are configured")
+		return Refuse(CodePermissionDenied, ReasonPermission, "grant_profile: no grants are configured")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package runner
+package call
 
 import (
 	"bytes"
@@ -18,26 +18,26 @@ import (
 // another is refused.
 const Protocol = 2
 
-// MaxCallBytes bounds a call's JSON: four MiB of files may be written as six
-// bytes a character.
-const MaxCallBytes = 32 << 20
+// MaxBytes bounds a call's JSON: four MiB of files may be written as six bytes a
+// character.
+const MaxBytes = 32 << 20
 
-// A Call is a request that this runner can carry out, as far as the request
-// alone tells.
+// A Call is a request that a runner can carry out, as far as the request alone
+// tells.
 type Call struct {
 	Request *record.Request // as the caller sent it, with Protocol
 }
 
-// ParseCall reads a call: the JSON of a plimsoll.v1.RunRequest, with the names
-// of either style. Nothing is filled in but the protocol number, so that the
+// Parse reads a call: the JSON of a plimsoll.v1.RunRequest, with the names of
+// either style. Nothing is filled in but the protocol number, so that the
 // request's digest can be computed beforehand.
 //
 // It takes exactly one object of known names that come once, valid UTF-8, and
 // values within the bounds of the format. A refusal names the trace ID when the
 // call had a valid one up to where it was read.
-func ParseCall(line []byte) (*Call, *Refused) {
-	if len(line) > MaxCallBytes {
-		return nil, badRequest("the call has more than %d bytes", MaxCallBytes)
+func Parse(line []byte) (*Call, *Refused) {
+	if len(line) > MaxBytes {
+		return nil, badRequest("the call has more than %d bytes", MaxBytes)
 	}
 	p := parser{
 		dec: jsontext.NewDecoder(bytes.NewReader(line), jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false)),
@@ -64,8 +64,8 @@ func ParseCall(line []byte) (*Call, *Refused) {
 	return &Call{Request: p.req}, nil
 }
 
-// NewCall returns the call of a request whose protocol is 0 or Protocol.
-func NewCall(req record.Request) (*Call, *Refused) {
+// New returns the call of a request whose protocol is 0 or Protocol.
+func New(req record.Request) (*Call, *Refused) {
 	p := parser{req: &req}
 	if req.Protocol == 0 {
 		req.Protocol = Protocol

@@ -1,4 +1,4 @@
-package cli
+package visible
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestVisible(t *testing.T) {
+func TestText(t *testing.T) {
 	for have, want := range map[string]string{
 		"":                  "",
 		"plain /path-1.x":   "plain /path-1.x",
@@ -23,22 +23,22 @@ func TestVisible(t *testing.T) {
 		"\ue000\U0010ffff\u0378": "⟨U+E000⟩⟨U+10FFFF⟩⟨U+0378⟩",
 		"z\u0301\u0302\u0303\u0304\u0305\u0306y\u0301": "z\u0301\u0302\u0303\u0304⟨U+0305⟩⟨U+0306⟩y\u0301",
 	} {
-		if got := Visible(have); got != want {
+		if got := Text(have); got != want {
 			t.Errorf("%q: have %q, want %q", have, got, want)
 		}
 	}
 }
 
-// FuzzVisible: what comes out is safe, and no two texts look alike.
-func FuzzVisible(f *testing.F) {
+// FuzzText: what comes out is safe, and no two texts look alike.
+func FuzzText(f *testing.F) {
 	f.Add("\x1b[31m⟨U+001B⟩", "⟨")
 	f.Add("\x1b]0;x\x07\u202e", "\xff")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		shownA := Visible(a)
+		shownA := Text(a)
 		if !utf8.ValidString(shownA) || strings.ContainsFunc(shownA, func(r rune) bool { return r != '⟨' && !shown(r) }) {
 			t.Fatalf("%q is shown as %q", a, shownA)
 		}
-		if a != b && shownA == Visible(b) {
+		if a != b && shownA == Text(b) {
 			t.Fatalf("%q and %q are both shown as %q", a, b, shownA)
 		}
 	})

@@ -1,4 +1,4 @@
-package runner_test
+package call_test
 
 import (
 	"encoding/json"
@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/record"
-	"github.com/plimsoll-attest/plimsoll/runner"
 )
 
-func TestParseCall(t *testing.T) {
+func TestParse(t *testing.T) {
 	js := func(code string) *record.JavaScriptRun { return &record.JavaScriptRun{Code: code} }
 	for _, c := range []struct {
 		name, in string
@@ -42,19 +42,19 @@ func TestParseCall(t *testing.T) {
 		{"integral float", `{"timeout_ms":1.5e3,"javascript":{"code":"1"}}`, record.Request{TimeoutMS: 1500, JavaScript: js("1")}},
 		{"code of the largest size", `{"javascript":{"code":"` + strings.Repeat("x", 256<<10) + `"}}`, record.Request{JavaScript: js(strings.Repeat("x", 256<<10))}},
 	} {
-		c.want.Protocol = runner.Protocol
-		call, refused := runner.ParseCall([]byte(c.in))
+		c.want.Protocol = call.Protocol
+		have, refused := call.Parse([]byte(c.in))
 		if refused != nil {
 			t.Errorf("%s: %v", c.name, refused)
 			continue
 		}
-		if !reflect.DeepEqual(*call.Request, c.want) {
-			t.Errorf("%s: have %+v, want %+v", c.name, *call.Request, c.want)
+		if !reflect.DeepEqual(*have.Request, c.want) {
+			t.Errorf("%s: have %+v, want %+v", c.name, *have.Request, c.want)
 		}
 	}
 }
 
-func TestParseCallRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	const snippet = `"javascript":{"code":"1"}`
 	files := func(n int, content string) string {
 		var all []string
@@ -132,31 +132,31 @@ func TestParseCallRefuses(t *testing.T) {
 		{"path with a C1 control", path("a\u0085b"), "invalid_argument", "request", "has", ""},
 		{"path too long", path(strings.Repeat("x", 1025)), "invalid_argument", "request", "1025", ""},
 	} {
-		call, refused := runner.ParseCall([]byte(c.in))
+		have, refused := call.Parse([]byte(c.in))
 		switch {
 		case refused == nil:
-			t.Errorf("%s: was taken: %+v", c.name, call.Request)
+			t.Errorf("%s: was taken: %+v", c.name, have.Request)
 		case refused.Code != c.code || refused.Reason != c.reason || !strings.Contains(refused.Detail, c.detail) || refused.TraceID != c.trace:
 			t.Errorf("%s: have %q %q %q %q, want %q %q %q %q", c.name, refused.Code, refused.Reason, refused.Detail, refused.TraceID, c.code, c.reason, c.detail, c.trace)
 		}
 	}
-	if _, refused := runner.ParseCall(make([]byte, runner.MaxCallBytes+1)); refused == nil {
+	if _, refused := call.Parse(make([]byte, call.MaxBytes+1)); refused == nil {
 		t.Error("a call over the bound was taken")
 	}
 }
 
-// FuzzParseCall: what is taken is a request that its own bytes give back, and no
-// JSON says another.
-func FuzzParseCall(f *testing.F) {
+// FuzzParse: what is taken is a request that its own bytes give back, and no JSON
+// says another.
+func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"trace_id":"t","timeoutMs":"5","javascript":{"code":"1"}}`))
 	f.Add([]byte(`{"minimumIsolation":"kernel","project":{"files":[{"path":"a/b","content":"\u0000"}],"steps":["s"],"artifacts":["a"]}}`))
 	f.Add([]byte(`{"software_rule":{"mode":"exact","identities":["x"]},"javascript":{"code":"1"}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		call, refused := runner.ParseCall(line)
-		if (call == nil) == (refused == nil) {
+		have, refused := call.Parse(line)
+		if (have == nil) == (refused == nil) {
 			t.Fatal("neither taken nor refused")
 		}
-		if call == nil {
+		if have == nil {
 			if refused.Code == "" || refused.Reason == "" || refused.Detail == "" {
 				t.Fatalf("a refusal without a reason: %+v", refused)
 			}
@@ -165,14 +165,14 @@ func FuzzParseCall(f *testing.F) {
 		if !json.Valid(line) {
 			t.Fatal("taken, and not JSON")
 		}
-		again, err := record.ParseRequest(record.AppendRequest(nil, call.Request))
+		again, err := record.ParseRequest(record.AppendRequest(nil, have.Request))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again.Digest() != call.Request.Digest() || again.TraceID != call.Request.TraceID {
+		if again.Digest() != have.Request.Digest() || again.TraceID != have.Request.TraceID {
 			t.Fatal("its bytes say something else")
 		}
-		if _, refused := runner.NewCall(*call.Request); refused != nil {
+		if _, refused := call.New(*have.Request); refused != nil {
 			t.Fatalf("taken as JSON and not as a request: %v", refused)
 		}
 	})
