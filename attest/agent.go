@@ -41,7 +41,7 @@ func openAgent(fingerprint string) (*Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewSigner(s)
+	return signerBehind(s, socket)
 }
 
 // An agentSigner is a signature.Signer whose key stays in an ssh-agent. It

@@ -20,7 +20,8 @@ var ErrSigner = errors.New("signer")
 type Signer struct {
 	signer signature.Signer
 	public *envelope.PublicKey
-	local  bool // the key is in this process and crypto/ed25519 signs
+	local  bool   // the key is in this process and crypto/ed25519 signs
+	secret string // the key's file or the agent's socket; empty where only its maker knows
 }
 
 // NewSigner returns a Signer for anything that implements Sigstore's interface
@@ -66,7 +67,17 @@ func OpenSigner(spec string, pass PassphraseFunc) (*Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKey, err)
 	}
-	return NewSigner(s)
+	return signerBehind(s, spec)
+}
+
+// signerBehind is NewSigner of a key that is in a file, or an agent behind a socket.
+func signerBehind(s signature.Signer, secret string) (*Signer, error) {
+	signer, err := NewSigner(s)
+	if err != nil {
+		return nil, err
+	}
+	signer.secret = secret
+	return signer, nil
 }
 
 // PublicKey returns the key that verifies what s signs.

@@ -121,8 +121,17 @@ func Sign(ctx context.Context, log io.Reader, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.sign(ctx, log)
+}
+
+// sign takes a log to its end and closes the bundle.
+func (s *signing) sign(ctx context.Context, log io.Reader) (*Result, error) {
 	s.log = runlog.NewReader(log)
-	err = s.finish(s.run(ctx))
+	err := s.run(ctx)
+	if err != nil && s.failed != nil {
+		s.failed()
+	}
+	err = s.finish(err)
 	if moved := s.bundle.checkPlace(); moved != nil {
 		// What was sealed is in a file that the path no longer leads to.
 		s.res.Sealed = false
@@ -152,6 +161,11 @@ type signing struct {
 	sessions verify.Sessions // of the log, skipped ones included
 	known    *known
 	fresh    bool // a line that the bundle did not have was seen
+	// Where the runner was given its calls by us: the one that it has now, and
+	// what is to be done as soon as a line is wrong.
+	window      *window
+	refusedCall func(*runlog.Refused)
+	failed      func()
 
 	base chain.Mark // the end of the bundle before
 	good chain.Mark // after the last line with no session open
@@ -256,7 +270,13 @@ func (s *signing) line(l *runlog.Line) error {
 	}
 	switch {
 	case l.Refused != nil:
+		if err := s.window.refused(l.Refused); err != nil {
+			return wrong(err)
+		}
 		s.res.Refused++
+		if s.refusedCall != nil {
+			s.refusedCall(l.Refused)
+		}
 		return nil
 	case l.End != nil:
 		if n := s.sessions.Open(); n > 0 {
@@ -266,6 +286,9 @@ func (s *signing) line(l *runlog.Line) error {
 	}
 	entry, exchange, err := checkLine(l)
 	if err != nil {
+		return wrong(err)
+	}
+	if err := s.window.stated(l, entry); err != nil {
 		return wrong(err)
 	}
 	known, err := s.place(entry, l)
@@ -498,10 +521,11 @@ func (s *signing) result() *Result {
 	s.res.LinesBefore = s.base.Lines
 	s.res.End = s.appender.End().Position
 	s.res.LinesAfter = s.res.End.Lines
-	s.res.NotChecked = []string{
-		"that the run log holds all calls of the caller, as the caller made them: requests are not compared with a caller's own",
-		"that what the run log states is true: outputs, tier and policy are the runner's word",
+	if s.window == nil {
+		s.res.NotChecked = append(s.res.NotChecked,
+			"that the run log holds all calls of the caller, as the caller made them: requests are not compared with a caller's own")
 	}
+	s.res.NotChecked = append(s.res.NotChecked, "that what the run log states is true: outputs, tier and policy are the runner's word")
 	return &s.res
 }
 

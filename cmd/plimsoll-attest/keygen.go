@@ -28,7 +28,7 @@ for on the terminal.
 ` + exitHelp,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := harden(); err != nil {
+			if err := attest.Protect(); err != nil {
 				return fmt.Errorf("protect the key in memory: %w", err)
 			}
 			var pass attest.PassphraseFunc

@@ -23,6 +23,7 @@ import (
 const program = "plimsoll-attest"
 
 func main() {
+	attest.HandOver() // first of all: wrap's launcher is this program started anew
 	// Caught, so that an answer which could not be written is an error with an
 	// exit status of ours, and not a silent death.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -51,14 +52,23 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.SetArgs(cli.Normalise(root, args))
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(err)
-	if err != nil && !errors.As(err, new(reportedError)) {
+	status := statusError(0)
+	switch {
+	case errors.As(err, &status):
+		code = int(status)
+	case err != nil && cmd.Name() == wrapName:
+		code = exitUnsigned
+	}
+	if err != nil && !errors.As(err, new(reportedError)) && !errors.As(err, new(statusError)) {
 		std.complain("%v", err)
 	}
 	if err := std.out.Flush(); err != nil {
 		std.complain("%v", cli.OutputError(err))
-		code = exitNoVerdict
+		if code = exitNoVerdict; cmd.Name() == wrapName {
+			code = exitUnsigned
+		}
 	}
 	return code
 }
@@ -68,12 +78,16 @@ const (
 	exitDone      = 0
 	exitRefused   = 1
 	exitNoVerdict = 2
+	exitUnsigned  = 125 // of wrap, whose other statuses are the runner's
 )
+
+const wrapName = "wrap"
 
 const exitHelp = `Exit status:
   0  done; verify: everything asked for was checked and holds
   1  the evidence is refused: a check does not hold, or the run log is wrong or incomplete
-  2  no verdict: wrong usage, no key, an unreadable file, a lock, an input or output error`
+  2  no verdict: wrong usage, no key, an unreadable file, a lock, an input or output error
+wrap exits with the runner's status, or 125 where evidence is not signed.`
 
 // exitCode maps the errors of all commands to exit statuses.
 func exitCode(err error) int {
@@ -85,6 +99,11 @@ func exitCode(err error) int {
 	}
 	return exitNoVerdict
 }
+
+// A statusError is the exit status of a wrapped runner.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // A reportedError has been told to the user already.
 type reportedError struct{ error }
@@ -112,6 +131,7 @@ what came back, and the runner's record of it. Long flags also work with one das
 	root.AddCommand(
 		newKeygen(std),
 		newSign(std),
+		newWrap(std),
 		newCheckpoint(std),
 		newRecover(std),
 		newVerify(std),

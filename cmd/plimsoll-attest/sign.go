@@ -36,7 +36,7 @@ func (flags *signFlags) add(cmd *cobra.Command) {
 
 // options opens the signer.
 func (flags *signFlags) options() (attest.Options, error) {
-	if err := harden(); err != nil {
+	if err := attest.Protect(); err != nil {
 		return attest.Options{}, fmt.Errorf("protect the key in memory: %w", err)
 	}
 	signer, err := attest.OpenSigner(flags.key, attest.Passphrase(flags.passphraseFile, false))

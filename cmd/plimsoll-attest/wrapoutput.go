@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/plimsoll-attest/plimsoll/attest"
+	"github.com/plimsoll-attest/plimsoll/call"
+	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/record"
+	"github.com/plimsoll-attest/plimsoll/runlog"
+	"github.com/plimsoll-attest/plimsoll/verify"
+)
+
+// wrapSchema names the lines of wrap (docs/wrap.md).
+const wrapSchema = "plimsoll.wrap/v1"
+
+// A wrapLine is a line of wrap's standard output. One of the three is set.
+type wrapLine struct {
+	Schema  string       `json:"schema"`
+	Call    *wrapCall    `json:"call,omitempty"`
+	Refused *wrapRefused `json:"refused,omitempty"`
+	End     *wrapEnd     `json:"end,omitempty"`
+}
+
+// A wrapCall is a call that is signed and on disk.
+type wrapCall struct {
+	TraceID       string         `json:"trace_id"`
+	Line          uint64         `json:"line"` // of the bundle
+	RecordSHA256  string         `json:"record_sha256"`
+	RequestSHA256 string         `json:"request_sha256"`
+	ResultSHA256  string         `json:"result_sha256"` // empty when unanswered
+	Session       string         `json:"session"`
+	Sequence      uint64         `json:"sequence"`
+	Tier          string         `json:"tier"`
+	Unanswered    string         `json:"unanswered"` // a Connect code
+	Outcome       record.Outcome `json:"outcome"`    // of a project
+	OutcomeDetail string         `json:"outcome_detail"`
+	Steps         []wrapStep     `json:"steps"` // a snippet is one
+	Artifacts     []wrapArtifact `json:"artifacts"`
+	Truncated     bool           `json:"artifacts_truncated"`
+}
+
+type wrapStep struct {
+	Command         string `json:"command"`
+	ExitCode        int32  `json:"exit_code"`
+	TimedOut        bool   `json:"timed_out"`
+	DurationMS      int64  `json:"duration_ms"`
+	Stdout          []byte `json:"stdout"`
+	Stderr          []byte `json:"stderr"`
+	StdoutTruncated bool   `json:"stdout_truncated"`
+	StderrTruncated bool   `json:"stderr_truncated"`
+}
+
+type wrapArtifact struct {
+	Path    string `json:"path"`
+	Content []byte `json:"content"`
+}
+
+// A wrapRefused is a call of which nothing ran.
+type wrapRefused struct {
+	InputLine uint64 `json:"input_line"`
+	TraceID   string `json:"trace_id"`
+	Code      string `json:"code"`
+	Reason    string `json:"reason"`
+	Detail    string `json:"detail"`
+}
+
+// A wrapEnd is the last line.
+type wrapEnd struct {
+	Sealed     bool      `json:"sealed"`
+	ExitStatus int       `json:"exit_status"` // of the runner
+	Calls      uint64    `json:"calls"`       // in the bundle
+	Refused    uint64    `json:"refused"`
+	Moved      uint64    `json:"moved"` // signed, and in a side file
+	Sessions   uint64    `json:"sessions"`
+	Open       *wrapOpen `json:"open"` // the call that has no outcome
+	Lines      uint64    `json:"lines"`
+	LastSHA256 string    `json:"last_line_sha256"`
+	KeyID      string    `json:"key_id"`
+	SideFiles  []string  `json:"side_files"`
+	Error      string    `json:"error"` // empty when all evidence is signed
+}
+
+type wrapOpen struct {
+	InputLine uint64 `json:"input_line"`
+	TraceID   string `json:"trace_id"`
+}
+
+// A wrapOutput writes them. It keeps the first error: that nobody reads is no
+// reason to leave a call unsigned.
+type wrapOutput struct {
+	std *streams
+	err error
+}
+
+func (o *wrapOutput) write(l wrapLine) {
+	if o.err != nil {
+		return
+	}
+	l.Schema = wrapSchema
+	err := cli.WriteJSON(o.std.out, l)
+	if err == nil {
+		err = o.std.out.Flush()
+	}
+	if err != nil {
+		o.err = cli.OutputError(err)
+	}
+}
+
+func (o *wrapOutput) recorded(r attest.Recorded) {
+	if r.Call != nil {
+		o.write(wrapLine{Call: newWrapCall(r.Line, r.Call)})
+	}
+}
+
+func (o *wrapOutput) refused(r *runlog.Refused) {
+	o.write(wrapLine{Refused: &wrapRefused{r.Line, r.TraceID, r.Code, r.Reason, r.Detail}})
+}
+
+func (o *wrapOutput) ended(e *attest.Ended, err error) {
+	end := &wrapEnd{
+		Sealed: e.Sealed, ExitStatus: e.Status, Calls: e.Calls, Refused: e.Refused, Moved: e.Moved, Sessions: e.Sessions,
+		Lines: e.LinesAfter, LastSHA256: e.End.Digest, KeyID: e.KeyID, SideFiles: append([]string{}, e.SideFiles...),
+	}
+	if e.Open != nil {
+		end.Open = &wrapOpen{e.Open.Line, e.Open.TraceID}
+	}
+	if err != nil {
+		end.Error = err.Error()
+	}
+	o.write(wrapLine{End: end})
+}
+
+func newWrapCall(line uint64, x *verify.Exchange) *wrapCall {
+	rec := x.Record
+	c := &wrapCall{
+		TraceID: x.Request.TraceID, Line: line,
+		RecordSHA256: rec.RecordSHA256, RequestSHA256: rec.RequestSHA256, ResultSHA256: rec.ResultSHA256,
+		Session: rec.Session, Sequence: rec.Sequence, Tier: rec.Isolation, Unanswered: rec.Unanswered,
+		Steps: []wrapStep{}, Artifacts: []wrapArtifact{},
+	}
+	switch resp := x.Response; {
+	case resp == nil:
+	case resp.JavaScript != nil:
+		r := resp.JavaScript
+		c.Steps = append(c.Steps, wrapStep{"", r.ExitCode, r.TimedOut, resp.DurationMS, r.Stdout, r.Stderr, r.StdoutTruncated, r.StderrTruncated})
+	case resp.Project != nil:
+		r := resp.Project
+		c.Outcome, c.OutcomeDetail, c.Truncated = r.Outcome, r.OutcomeDetail, r.ArtifactsTruncated
+		for _, s := range r.Steps {
+			c.Steps = append(c.Steps, wrapStep{s.Command, s.ExitCode, s.TimedOut, s.DurationMS, s.Stdout, s.Stderr, s.StdoutTruncated, s.StderrTruncated})
+		}
+		for _, a := range r.Artifacts {
+			c.Artifacts = append(c.Artifacts, wrapArtifact{a.Path, a.Content})
+		}
+	}
+	return c
+}
+
+// forward gives the runner the calls, one after the other, until they are over,
+// ctx is done or the runner's evidence is wrong, which Close says again.
+func (o *wrapOutput) forward(ctx context.Context, w *attest.Wrapped, calls io.Reader, list *expectedList) error {
+	lines := readCalls(ctx, calls)
+	var next *callLine
+	for {
+		var line callLine
+		if next != nil {
+			line, next = *next, nil
+		} else {
+			select {
+			case line = <-lines:
+			case <-ctx.Done():
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case line.err == io.EOF:
+			return nil
+		case line.err != nil:
+			return line.err
+		}
+		list.forwarded(line.text)
+		if err := w.Send(line.text); err != nil {
+			return err
+		}
+		// While it runs, see whether it was the last: a runner of a single call
+		// waits for the end of its input.
+		await := make(chan struct{})
+		var outcome *attest.Outcome
+		var err error
+		go func() {
+			defer close(await)
+			outcome, err = w.Await(context.WithoutCancel(ctx))
+		}()
+		select {
+		case <-await:
+		case l := <-lines:
+			if next = &l; l.err != nil {
+				w.CloseInput()
+			}
+			<-await
+		}
+		switch {
+		case err != nil:
+			return nil // Close says it again
+		case outcome != nil && outcome.Refused != nil:
+			list.refused()
+			o.refused(outcome.Refused)
+		}
+	}
+}
+
+type callLine struct {
+	text []byte
+	err  error // io.EOF at the end
+}
+
+// readCalls reads lines until ctx is done. The last sent is an error.
+func readCalls(ctx context.Context, from io.Reader) <-chan callLine {
+	lines := make(chan callLine)
+	go func() {
+		r := bufio.NewReaderSize(from, 64<<10)
+		for number := 1; ; number++ {
+			text, err := readCall(r)
+			if err != nil && err != io.EOF {
+				err = fmt.Errorf("calls: line %d: %w", number, err)
+			}
+			select {
+			case lines <- callLine{text, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return lines
+}
+
+// readCall reads one line, of which the last may have no LF.
+func readCall(r *bufio.Reader) ([]byte, error) {
+	var text []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(text)+len(part) > call.MaxBytes+1 {
+			return nil, fmt.Errorf("more than %d bytes", call.MaxBytes)
+		}
+		text = append(text, part...)
+		switch {
+		case err == bufio.ErrBufferFull:
+		case err == io.EOF && len(text) > 0, err == nil:
+			return bytes.TrimSuffix(text, []byte("\n")), nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// An expectedList adds to a file the calls that were forwarded, but for those that
+// were refused: what verify --expect wants of the bundle. A nil one does nothing.
+type expectedList struct {
+	name  string
+	items []byte
+	last  int // where the last item begins
+}
+
+// openExpected takes the list that is there, which has the calls of earlier runs.
+func openExpected(name string) (*expectedList, error) {
+	if name == "" {
+		return nil, nil
+	}
+	items, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", name, cli.FileError(err))
+	}
+	if n := len(items); n > 0 && items[n-1] != '\n' {
+		return nil, fmt.Errorf("%s: the last line has no end", name)
+	}
+	return &expectedList{name: name, items: items, last: len(items)}, nil
+}
+
+func (l *expectedList) forwarded(text []byte) {
+	if l == nil {
+		return
+	}
+	l.last = len(l.items)
+	if c, refused := call.Parse(bytes.TrimSpace(text)); refused == nil {
+		l.items = fmt.Appendf(l.items, "%s %s\n", c.Request.Digest(), c.Request.TraceID)
+	}
+}
+
+func (l *expectedList) refused() {
+	if l != nil {
+		l.items = l.items[:l.last]
+	}
+}
+
+func (l *expectedList) write(std *streams) error {
+	if l == nil {
+		return nil
+	}
+	return replaceFile(std, l.name, func(w io.Writer) error {
+		_, err := w.Write(l.items)
+		return err
+	})
+}

@@ -1,0 +1,198 @@
+package confine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The names under which this program is started anew, as its argument 0.
+const (
+	launcherName = "plimsoll-launcher"
+	viewName     = "plimsoll-view"
+	probeName    = "plimsoll-probe"
+)
+
+// The descriptors of launcher and view besides their streams.
+const (
+	ordersFile = 3 // a View, then orders; its end is an order to kill
+	eventsFile = 4
+)
+
+// startTimeout bounds the making of a view.
+const startTimeout = 30 * time.Second
+
+// handedOver says that HandOver was called, so that a program started anew does
+// not run its main function again and again.
+var handedOver bool
+
+// HandOver must be the first thing that the main function of a program which
+// calls Start does. In a process that Start has started it never returns.
+func HandOver() {
+	handedOver = true
+	switch os.Args[0] {
+	case launcherName:
+		launch()
+	case viewName:
+		becomeProgram()
+	case probeName:
+		os.Exit(0)
+	}
+}
+
+// An event is what a launcher tells. One member is set.
+type event struct {
+	Open    string `json:",omitempty"` // a part that there is not
+	Failed  string `json:",omitempty"` // the program was not started
+	Lacking string `json:",omitempty"` // nor was it, for these parts
+	Started bool   `json:",omitempty"`
+	Ended   *int   `json:",omitempty"` // exit status, or 128 and the signal
+}
+
+type launcher struct {
+	cmd    *exec.Cmd
+	orders *os.File
+	events *json.Decoder
+
+	ordering sync.Mutex
+}
+
+// Start starts a program. The error wraps ErrIsolation when a part of the view
+// cannot be had, and names each that is missing.
+func Start(v *View) (*Process, error) {
+	if !handedOver {
+		return nil, errors.New("confine.HandOver was not called at the start of the program")
+	}
+	p := new(Process)
+	var theirs, ours []*os.File
+	closeAll := func(list []*os.File) {
+		for _, f := range list {
+			f.Close()
+		}
+	}
+	pipe := func(down bool) (*os.File, error) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		if down {
+			theirs, ours = append(theirs, r), append(ours, w)
+			return w, nil
+		}
+		theirs, ours = append(theirs, w), append(ours, r)
+		return r, nil
+	}
+	for _, down := range []bool{true, false, false, true, false} {
+		if _, err := pipe(down); err != nil {
+			closeAll(theirs)
+			closeAll(ours)
+			return nil, err
+		}
+	}
+	p.Stdin, p.Stdout, p.Stderr, p.orders = ours[0], ours[1], ours[2], ours[3]
+	p.events = json.NewDecoder(ours[4])
+	p.cmd = &exec.Cmd{
+		Path:       "/proc/self/exe",
+		Args:       []string{launcherName},
+		Env:        []string{},
+		Dir:        "/",
+		Stdin:      theirs[0],
+		Stdout:     theirs[1],
+		Stderr:     theirs[2],
+		ExtraFiles: theirs[3:],
+		// The terminal is not the launcher's, nor are its signals.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	err := p.cmd.Start()
+	closeAll(theirs)
+	if err != nil {
+		closeAll(ours)
+		return nil, fmt.Errorf("start the launcher: %w", err)
+	}
+	late := time.AfterFunc(startTimeout, p.Kill)
+	defer late.Stop()
+	if err := p.begin(v); err != nil {
+		p.Kill()
+		_, _ = p.Wait()
+		closeAll(ours)
+		return nil, err
+	}
+	return p, nil
+}
+
+// begin gives the launcher its view and waits for what it says.
+func (p *Process) begin(v *View) error {
+	if err := json.NewEncoder(p.orders).Encode(v); err != nil {
+		return fmt.Errorf("launcher: %w", err)
+	}
+	for {
+		var e event
+		switch err := p.events.Decode(&e); {
+		case err != nil:
+			return fmt.Errorf("launcher: ended before it started the program: %w", err)
+		case e.Open != "":
+			p.Open = append(p.Open, e.Open)
+		case e.Failed != "":
+			return errors.New(e.Failed)
+		case e.Lacking != "":
+			return fmt.Errorf("%w: %s", ErrIsolation, e.Lacking)
+		case e.Started:
+			return nil
+		}
+	}
+}
+
+// Signal passes a signal on to the program.
+func (l *launcher) Signal(s os.Signal) {
+	if number, ok := s.(syscall.Signal); ok {
+		l.order(byte(number))
+	}
+}
+
+// Kill ends the program and all that it started.
+func (l *launcher) Kill() { l.order(byte(unix.SIGKILL)) }
+
+func (l *launcher) order(b byte) {
+	l.ordering.Lock()
+	defer l.ordering.Unlock()
+	_, _ = l.orders.Write([]byte{b}) // it is gone, and with it the program
+}
+
+// Wait waits for the program's end and returns its exit status, or 128 and the
+// number of the signal that ended it. Nothing of it is left then. Wait is called
+// once.
+func (l *launcher) Wait() (status int, err error) {
+	ended := false
+	for {
+		var e event
+		if err := l.events.Decode(&e); err != nil {
+			break
+		}
+		if e.Ended != nil {
+			status, ended = *e.Ended, true
+		}
+	}
+	err = l.cmd.Wait()
+	l.ordering.Lock()
+	l.orders.Close()
+	l.ordering.Unlock()
+	if !ended {
+		return 0, fmt.Errorf("the launcher ended before the program: %w", errOr(err, io.ErrUnexpectedEOF))
+	}
+	return status, nil
+}
+
+func errOr(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
