@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,8 +25,9 @@ const (
 	// DefaultCallTimeout is how long a runner may take for a call. It is more than
 	// any call may run.
 	DefaultCallTimeout = 10 * time.Minute
-	// endTimeout is how long a runner may take to exit after the end of its log.
-	endTimeout = 30 * time.Second
+	// exitTimeout is how long a runner may take to exit after the end of its log; no
+	// longer than a call may.
+	exitTimeout = 30 * time.Second
 	// maxStderr bounds what is passed on of a runner's standard error, in bytes.
 	maxStderr = 256 << 20
 )
@@ -107,10 +107,11 @@ type Wrapped struct {
 	result   *Result
 	err      error
 
-	input   sync.Once // closes stdin
-	passed  chan struct{}
+	input   sync.Once     // closes stdin
+	passed  chan struct{} // closed when all of stderr is passed on
 	signals sync.Mutex
-	asked   bool // to end
+	asked   bool  // to end
+	late    error // why it was killed
 }
 
 // Wrap starts a runner that the key, the bundle and the machine's other users are
@@ -268,9 +269,10 @@ func (w *Wrapped) Await(ctx context.Context) (*Outcome, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-timeout.C:
+		w.late = fmt.Errorf("%w: no answer to line %d within %v: killed", ErrRunner, w.lines, w.runner.CallTimeout)
 		w.process.Kill()
 		<-w.signed
-		return nil, fmt.Errorf("%w: no answer to line %d within %v: killed; %w", ErrRunner, w.lines, w.runner.CallTimeout, w.over())
+		return nil, joinText(w.late, w.over())
 	case <-w.signed:
 		select {
 		case o := <-w.outcomes: // its last
@@ -311,12 +313,9 @@ func (w *Wrapped) Signal(s os.Signal) {
 // every error.
 func (w *Wrapped) Close() (*Ended, error) {
 	w.CloseInput()
-	late := time.AfterFunc(w.runner.CallTimeout, w.process.Kill)
-	<-w.signed
-	late.Stop()
-	late = time.AfterFunc(endTimeout, w.process.Kill)
-	status, err := w.process.Wait()
-	killed := !late.Stop()
+	w.within(w.runner.CallTimeout, "end its log", func() { <-w.signed })
+	status, err := 0, error(nil)
+	w.within(min(exitTimeout, w.runner.CallTimeout), "exit after the end of its log", func() { status, err = w.process.Wait() })
 	<-w.passed
 	w.process.Stdout.Close()
 	w.process.Stderr.Close()
@@ -327,8 +326,9 @@ func (w *Wrapped) Close() (*Ended, error) {
 		err = fmt.Errorf("%w; the runner exited with %d", w.err, status)
 	case err != nil:
 		err = fmt.Errorf("%w: %w", ErrRunner, err)
-	case killed:
-		err = fmt.Errorf("%w: it did not exit within %v of its log's end: killed", ErrRunner, endTimeout)
+	}
+	if w.late != nil {
+		err = joinText(w.late, err)
 	}
 	if w.window != nil {
 		if line, traceID, open := w.window.isOpen(); open {
@@ -338,10 +338,27 @@ func (w *Wrapped) Close() (*Ended, error) {
 			}
 		}
 	}
-	if gone := removeScratch(w.scratch); gone != nil && w.runner.Stderr != nil {
+	if gone := confine.RemoveScratch(w.scratch); gone != nil && w.runner.Stderr != nil {
 		fmt.Fprintf(w.runner.Stderr, "scratch folder: %v\n", gone)
 	}
 	return ended, err
+}
+
+// within waits for what a runner should do, and kills it when it does not in time.
+func (w *Wrapped) within(d time.Duration, what string, wait func()) {
+	late := time.AfterFunc(d, w.process.Kill)
+	wait()
+	if !late.Stop() && w.late == nil {
+		w.late = fmt.Errorf("%w: it did not %s within %v: killed", ErrRunner, what, d)
+	}
+}
+
+// joinText is both errors in one line.
+func joinText(first, second error) error {
+	if second == nil {
+		return first
+	}
+	return fmt.Errorf("%w; %w", first, second)
 }
 
 // passOn copies a runner's standard error, line by line, fit for a terminal. What
@@ -370,20 +387,6 @@ func passOn(to io.Writer, from io.Reader) {
 			return
 		}
 	}
-}
-
-// removeScratch removes what a runner has left, whatever rights it gave it.
-func removeScratch(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }
 
 // view says what the runner sees of the machine.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/plimsoll-attest/plimsoll/attest"
 	"github.com/plimsoll-attest/plimsoll/internal/bundletest"
 	"github.com/plimsoll-attest/plimsoll/internal/filelock"
 	"github.com/plimsoll-attest/plimsoll/internal/visible"
@@ -28,7 +29,8 @@ import (
 var update = flag.Bool("update", false, "rewrite what the scripts expect")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){program: main})
+	attest.HandOver() // wrap's launcher is this program started anew
+	testscript.Main(m, map[string]func(){program: main, badRunner: badRunnerMain})
 }
 
 func TestScripts(t *testing.T) {

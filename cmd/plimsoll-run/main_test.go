@@ -70,7 +70,7 @@ func testMain(m *testing.M) int {
 
 // TestOrdinaryUser: the rest again, by somebody who is not root.
 func TestOrdinaryUser(t *testing.T) {
-	asuser.Rerun(t, 15, []string{binVariable + "=" + filepath.Dir(programFile)}, "../../testdata/seed-session")
+	asuser.Rerun(t, ".", 15, []string{binVariable + "=" + filepath.Dir(programFile)}, "../../testdata/seed-session")
 }
 
 // A home is a state folder of a test's own, looked at when the test ends: nothing

@@ -18,13 +18,13 @@ import (
 // uid is nobody's.
 const uid = 54321
 
-// Rerun runs the test binary again as an ordinary user, where it was started by
-// root, and fails t when it fails, when fewer than atLeast of its tests have passed
+// Rerun runs the tests of the binary whose names match the pattern (as for go test
+// -run) again as an ordinary user, where it was started by root, and fails t when it fails, when fewer than atLeast of its tests have passed
 // or when it leaves a temporary file. Under another user it skips t.
 //
 // The trees, paths as the tests use them, are copied to where they are found by
 // the same paths; env is added to the environment.
-func Rerun(t *testing.T, atLeast int, env []string, trees ...string) {
+func Rerun(t *testing.T, pattern string, atLeast int, env []string, trees ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the user is an ordinary one")
@@ -62,7 +62,7 @@ func Rerun(t *testing.T, atLeast int, env []string, trees ...string) {
 		t.Fatal(err)
 	}
 	// Short: what is slow and asks nothing of the user is not done again.
-	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.short", "-test.timeout=15m")
+	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run="+pattern, "-test.short", "-test.timeout=15m")
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "HOME="+top, "TMPDIR="+tmp), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}

@@ -3,6 +3,9 @@ package confine
 import (
 	"errors"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -90,4 +93,19 @@ type Process struct {
 	Open []string
 
 	launcher
+}
+
+// RemoveScratch removes a scratch folder with what a program has left in it,
+// whatever rights it has given that. A launcher whose caller is gone does so too.
+func RemoveScratch(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
 }

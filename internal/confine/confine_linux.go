@@ -171,7 +171,7 @@ func (l *launcher) order(b byte) {
 // once.
 func (l *launcher) Wait() (status int, err error) {
 	ended := false
-	for {
+	for !ended {
 		var e event
 		if err := l.events.Decode(&e); err != nil {
 			break
@@ -180,10 +180,10 @@ func (l *launcher) Wait() (status int, err error) {
 			status, ended = *e.Ended, true
 		}
 	}
-	err = l.cmd.Wait()
 	l.ordering.Lock()
 	l.orders.Close()
 	l.ordering.Unlock()
+	err = l.cmd.Wait()
 	if !ended {
 		return 0, fmt.Errorf("the launcher ended before the program: %w", errOr(err, io.ErrUnexpectedEOF))
 	}

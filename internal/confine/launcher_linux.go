@@ -78,7 +78,11 @@ func launch() {
 		}
 	}
 	_ = events.Encode(event{Started: true})
-	go obey(io.MultiReader(orders.Buffered(), os.NewFile(ordersFile, "orders")), cmd.Process.Pid)
+	alone := make(chan struct{})
+	go func() {
+		obey(io.MultiReader(orders.Buffered(), os.NewFile(ordersFile, "orders")), cmd.Process)
+		close(alone)
+	}()
 	_ = cmd.Wait()
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	code := status.ExitStatus()
@@ -86,20 +90,24 @@ func launch() {
 		code = 128 + int(status.Signal())
 	}
 	_ = events.Encode(event{Ended: &code})
+	// Who started this closes the orders when it has seen the end. If it is not
+	// there to see it, nobody else cleans up.
+	<-alone
+	_ = RemoveScratch(s.Scratch)
 	os.Exit(0)
 }
 
-// obey sends the program what signals it is told to, and kills it when whoever
-// tells is gone.
-func obey(orders io.Reader, pid int) {
+// obey sends the program what signals it is told to, until whoever tells is gone,
+// or has seen its end. It kills it then.
+func obey(orders io.Reader, program *os.Process) {
 	buf := make([]byte, 1)
 	for {
 		if _, err := io.ReadFull(orders, buf); err != nil {
-			_ = unix.Kill(pid, unix.SIGKILL)
+			_ = program.Kill()
 			return
 		}
 		if buf[0] != '\n' { // which ends the view's JSON
-			_ = unix.Kill(pid, unix.Signal(buf[0]))
+			_ = program.Signal(unix.Signal(buf[0])) // not to another that has its number now
 		}
 	}
 }

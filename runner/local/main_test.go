@@ -65,7 +65,7 @@ func testMain(m *testing.M) int {
 // TestOrdinaryUser: limits and namespaces are made in other ways then.
 func TestOrdinaryUser(t *testing.T) {
 	// The interpreter of the Python client need not be that user's to read.
-	asuser.Rerun(t, 30, []string{"PLIMSOLL_TEST_PYTHON="}, "testdata")
+	asuser.Rerun(t, ".", 30, []string{"PLIMSOLL_TEST_PYTHON="}, "testdata")
 }
 
 // A client calls a gateway the way any other program does.

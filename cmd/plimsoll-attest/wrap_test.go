@@ -1,0 +1,542 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/plimsoll-attest/plimsoll/internal/asuser"
+	"github.com/plimsoll-attest/plimsoll/internal/bundletest"
+)
+
+// TestWrapAsOrdinaryUser runs the tests of this package again without root's
+// rights: the view is made otherwise then.
+func TestWrapAsOrdinaryUser(t *testing.T) {
+	asuser.Rerun(t, "HostileRunner|AnotherUser|Signer|NothingOutlives|Terminal|Runner|Session|Record", 10, nil)
+}
+
+const (
+	plain          = "--no-passphrase" // which takes its time
+	testPassphrase = "a passphrase for the tests of wrap"
+	// twoCalls are the calls that lies are about.
+	twoCalls = `{"trace_id":"a","javascript":{"code":"1"}}` + "\n" + `{"traceId":"b","javascript":{"code":"2"}}` + "\n"
+)
+
+// A scene is a key, a bundle that has a session already, and an agent's socket.
+type scene struct {
+	dir, key, pub, bundle, socket string
+	before                        []byte // the bundle
+}
+
+func newScene(t *testing.T, keygen ...string) *scene {
+	t.Helper()
+	dir := t.TempDir()
+	s := &scene{
+		dir: dir, key: filepath.Join(dir, "keys", "k"), pub: filepath.Join(dir, "p"),
+		bundle: filepath.Join(dir, "evidence", "b.jsonl"),
+	}
+	for _, d := range []string{"keys", "evidence"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PLIMSOLL_KEY_PASSPHRASE", testPassphrase)
+	args := append([]string{"keygen", "--key", s.key, "--pub", s.pub}, keygen...)
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	first := bundletest.NewSession("first")
+	log := bundletest.RunLog([]bundletest.Entry{first.Add(bundletest.JavaScript("first", "1", "")).Entry(), first.Close()})
+	sign := exec.Command(program, "sign", "--key", s.key, "--bundle", s.bundle)
+	sign.Stdin = bytes.NewReader(log)
+	if out, err := sign.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.before = s.content(t)
+	sockets, err := os.MkdirTemp("", "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(sockets) })
+	s.socket = filepath.Join(sockets, "s")
+	listen(t, "unix", s.socket)
+	t.Setenv("SSH_AUTH_SOCK", s.socket)
+	return s
+}
+
+func (s *scene) content(t *testing.T) []byte {
+	t.Helper()
+	data, err := os.ReadFile(s.bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func listen(t *testing.T, network, address string) net.Listener {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// wrap is the command with a runner, not started.
+func (s *scene) wrap(flags []string, runner ...string) *exec.Cmd {
+	args := append([]string{"wrap", "--key", s.key, "--bundle", s.bundle}, flags...)
+	return exec.Command(program, append(append(args, "--"), runner...)...)
+}
+
+// runCmd runs a command to its end, which must come in time.
+func runCmd(t *testing.T, cmd *exec.Cmd, stdin string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(60*time.Second, func() { cmd.Process.Kill() })
+	err := cmd.Wait()
+	if !late.Stop() {
+		t.Errorf("not over: %s", errs.String())
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// TestHostileRunner: what a runner tries in its view of the machine, it does not
+// get. With free, the same attempt without the view succeeds, so that the test
+// could fail.
+func TestHostileRunner(t *testing.T) {
+	s := newScene(t, plain)
+	tcp := listen(t, "tcp", "127.0.0.1:0").Addr().String()
+	abstract := fmt.Sprintf("@plimsoll-test-%d", os.Getpid())
+	listen(t, "unix", abstract)
+	key, keyErr := unix.AddKey("user", "plimsoll-test", []byte("secret"), unix.KEY_SPEC_USER_KEYRING)
+	if keyErr == nil {
+		defer unix.KeyctlInt(unix.KEYCTL_INVALIDATE, key, 0, 0, 0)
+	}
+	pid := strconv.Itoa(os.Getpid())
+
+	for _, c := range []struct {
+		name string
+		args []string
+		free bool
+	}{
+		{"read", []string{s.key}, true},
+		{"read", []string{"/proc/1/root" + s.key}, false},
+		{"read", []string{"/proc/self/root" + s.key}, true},
+		{"list", []string{filepath.Dir(s.key)}, true},
+		{"list", []string{"/home"}, false},
+		{"list", []string{"/root"}, false},
+		{"list", []string{"/run"}, false},
+		{"list", []string{"/var"}, true},
+		{"hard link", []string{s.key}, false},
+		{"unmount", []string{s.key}, false},
+		{"descriptors", nil, false},
+		{"environment", []string{testPassphrase}, true},
+		{"environments", []string{testPassphrase}, true},
+		{"processes", nil, true},
+		{"process files", []string{pid}, true},
+		{"process files", []string{strconv.Itoa(os.Getppid())}, false},
+		{"ptrace", []string{pid}, false},
+		{"memory of another", []string{pid}, false},
+		{"descriptor of another", []string{pid}, false},
+		{"signal", []string{pid}, true},
+		{"core files", nil, false},
+		{"socket", []string{"unix", s.socket}, true},
+		{"socket", []string{"unix", abstract}, true},
+		{"socket", []string{"tcp", tcp}, true},
+		{"keyring", []string{"plimsoll-test"}, keyErr == nil},
+		{"powers", nil, true},
+		{"write", nil, true},
+		{"bundle", []string{s.bundle}, false},
+		{"rename", []string{s.bundle}, false},
+		{"terminal", nil, false},
+	} {
+		t.Run(c.name+" "+strings.Join(c.args, " "), func(t *testing.T) {
+			attack := append([]string{badRunner, "attack", c.name}, c.args...)
+			if c.free {
+				if _, _, free := runCmd(t, exec.Command(attack[0], attack[1:]...), ""); !strings.HasPrefix(free, "GOT ") {
+					t.Errorf("not even without the view: %s", free)
+				}
+			}
+			code, _, stderr := runCmd(t, s.wrap(nil, attack...), "")
+			if code != 0 || !strings.Contains(stderr, "kept out: ") || strings.Contains(stderr, "GOT ") {
+				t.Errorf("exit status %d: %s", code, stderr)
+			}
+			if strings.ContainsAny(stderr, "\x1b\u009b") {
+				t.Errorf("an escape sequence is passed on: %q", stderr)
+			}
+			t.Log(strings.TrimSpace(stderr))
+		})
+	}
+	if !bytes.Equal(s.content(t), s.before) {
+		t.Error("the bundle has changed")
+	}
+}
+
+// TestAnotherUser: root's runner is another user, and so are its files.
+func TestAnotherUser(t *testing.T) {
+	s := newScene(t, plain)
+	code, _, stderr := runCmd(t, s.wrap(nil, "sh", "-c", "id -u >&2; touch f; stat -c %u f >&2; printf '%s\n' '"+strings.TrimSpace(string(bundletest.RunLogEnd(0, 0, 0)))+"'"), "")
+	want := "1000\n1000\n"
+	if os.Geteuid() == 0 {
+		want = "2147000001\n2147000001\n"
+	}
+	if code != 0 || stderr != want {
+		t.Errorf("exit status %d: have %q, want %q", code, stderr, want)
+	}
+}
+
+// TestSignerIsProtected looks at the signer while its runner sleeps, as another
+// process of its user.
+func TestSignerIsProtected(t *testing.T) {
+	s := newScene(t, plain)
+	cmd := s.wrap(nil, badRunner, "attack", "outlive", "86399", "stay")
+	stop := startUntil(t, cmd, "ready")
+	defer stop()
+	dir := fmt.Sprintf("/proc/%d/", cmd.Process.Pid)
+	limits, err := os.ReadFile(dir + "limits")
+	if err != nil || !strings.Contains(string(limits), "Max core file size        0                    0") {
+		t.Errorf("core files: %v %s", err, limits)
+	}
+	if os.Geteuid() != 0 {
+		for _, name := range []string{"environ", "mem", "maps", "fd"} {
+			if f, err := os.Open(dir + name); err == nil {
+				if _, err := f.Read(make([]byte, 1)); err == nil {
+					t.Errorf("%s can be read", name)
+				}
+				f.Close()
+			}
+		}
+		if err := syscall.PtraceAttach(cmd.Process.Pid); err == nil {
+			t.Error("can be traced")
+		}
+	}
+}
+
+// startUntil starts a command and waits for a line on its standard error. The
+// function it returns kills it.
+func startUntil(t *testing.T, cmd *exec.Cmd, line string) (stop func()) {
+	t.Helper()
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	seen := make(chan bool, 1)
+	go func() {
+		var all []byte
+		buf := make([]byte, 1024)
+		for {
+			n, err := stderr.Read(buf)
+			all = append(all, buf[:n]...)
+			if bytes.Contains(all, []byte(line)) {
+				seen <- true
+				io.Copy(io.Discard, stderr)
+				return
+			}
+			if err != nil {
+				seen <- false
+				return
+			}
+		}
+	}()
+	select {
+	case ok := <-seen:
+		if ok {
+			return stop
+		}
+	case <-time.After(30 * time.Second):
+	}
+	stop()
+	t.Fatalf("no %q", line)
+	return nil
+}
+
+// TestNothingOutlives: whatever ends the runner or the signer ends what the runner
+// has started.
+func TestNothingOutlives(t *testing.T) {
+	for name, c := range map[string]struct {
+		runner string // makes it stay
+		end    func(*exec.Cmd)
+	}{
+		"the runner exits": {"", nil},
+		"SIGTERM twice": {"stay", func(c *exec.Cmd) {
+			c.Process.Signal(unix.SIGTERM)
+			time.Sleep(200 * time.Millisecond)
+			c.Process.Signal(unix.SIGTERM)
+		}},
+		"the signer killed": {"stay", func(c *exec.Cmd) { c.Process.Kill() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, plain)
+			token := strconv.Itoa(100000 + int(time.Now().UnixNano()%1e6))
+			attack := []string{badRunner, "attack", "outlive", token}
+			if c.end == nil {
+				if code, _, stderr := runCmd(t, s.wrap(nil, attack...), ""); code != 0 {
+					t.Errorf("exit status %d: %s", code, stderr)
+				}
+			} else {
+				cmd := s.wrap(nil, append(attack, c.runner)...)
+				defer startUntil(t, cmd, "ready")()
+				for begin := time.Now(); !running(token); time.Sleep(10 * time.Millisecond) {
+					if time.Since(begin) > 10*time.Second {
+						t.Fatal("the child does not run: nothing is shown")
+					}
+				}
+				c.end(cmd)
+			}
+			for deadline := time.Now().Add(10 * time.Second); running(token); time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("it is still there")
+				}
+			}
+			if !bytes.Equal(s.content(t), s.before) {
+				t.Error("the bundle has changed")
+			}
+		})
+	}
+}
+
+// running reports whether a process of the machine has the word in its arguments.
+func running(word string) bool {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		data, _ := os.ReadFile(f)
+		if bytes.HasPrefix(data, []byte("sleep\x00"+word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestTerminal runs wrap on a terminal: the runner has none, nor can it type into
+// that one or have it type.
+func TestTerminal(t *testing.T) {
+	s := newScene(t, plain)
+	cmd := s.wrap(nil, badRunner, "attack", "terminal")
+	terminal, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	cmd.Args = append(cmd.Args, tty.Name())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tty.Close()
+	late := time.AfterFunc(60*time.Second, func() { cmd.Process.Kill() })
+	defer late.Stop()
+	out, _ := io.ReadAll(terminal) // EIO at the end
+	err = cmd.Wait()
+	if err != nil || !bytes.Contains(out, []byte("kept out")) || bytes.Contains(out, []byte("GOT")) || bytes.ContainsRune(out, 0x1b) {
+		t.Errorf("%v: %q", err, out)
+	}
+}
+
+// TestLyingRunner: what did not happen is not signed. The bundle stays as it was,
+// byte by byte, and what had been signed of the run is in a side file.
+func TestLyingRunner(t *testing.T) {
+	for lie, c := range map[string]struct {
+		stderr string
+		moved  int // calls in the side file
+		flags  []string
+	}{
+		"other code":                  {"line 2: unexpected call: request of line 2: have ", 1, nil},
+		"other trace ID":              {"line 1: unexpected call: request of line 1: have \"ax ", 0, nil},
+		"the call before again":       {"line 2: unexpected call: request of line 2: have \"a ", 1, nil},
+		"the same line twice":         {"line 2: unexpected call: ", 1, nil},
+		"more than was asked":         {"line 3: unexpected call: none is out, 2 were forwarded", 2, nil},
+		"other session in the middle": {"line 2: unexpected call: session: have ", 1, nil},
+		"other session closed":        {"line 3: unexpected close: session: have ", 2, nil},
+		"close that counts less":      {"line 3: chain: calls of the session: have 1, want 2", 2, nil},
+		"wrong result digest":         {"line 1: stored: ", 0, nil},
+		"wrong order in the session":  {"line 1: chain: sequence: have 2, want 1", 0, nil},
+		"other predicate type":        {"line 1: statement: ", 0, nil},
+		"a link":                      {"line 1: statement: ", 0, nil},
+		"a checkpoint":                {"line 1: statement: ", 0, nil},
+		"refusal of another call":     {"line 1: unexpected refusal: line: have 7, want 1", 0, nil},
+		"no end":                      {"line 2: incomplete: the log stops here, without its end; session ", 1, nil},
+		"death":                       {"line 2: incomplete: the log stops here, without its end; session ", 1, nil},
+		"silence":                     {"no answer to line 2 within 1s: killed", 1, []string{"--call-timeout", "1s"}},
+		"nothing read":                {"no answer to line 1 within 1s: killed", 0, []string{"--call-timeout", "1s"}},
+		"garbage":                     {"line 2: malformed: ", 1, nil},
+		"flood of one line":           {"line 2: malformed: ", 1, nil},
+	} {
+		if testing.Short() && c.moved != 1 {
+			continue // it asks nothing of the user
+		}
+		t.Run(lie, func(t *testing.T) {
+			s := newScene(t, plain)
+			expect := filepath.Join(s.dir, "evidence", "expect.txt")
+			flags := append([]string{"--calls", "-", "--expect-out", expect}, c.flags...)
+			code, stdout, stderr := runCmd(t, s.wrap(flags, badRunner, "log", lie), twoCalls)
+			if code != exitUnsigned || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("exit status %d, want %d and %q:\n%s", code, exitUnsigned, c.stderr, stderr)
+			}
+			if !bytes.Equal(s.content(t), s.before) {
+				t.Error("the bundle has changed")
+			}
+			end := lastLine(t, stdout)
+			if end.Error == "" || end.Calls != 0 || int(end.Moved) != c.moved {
+				t.Errorf("end: %+v", end)
+			}
+			side, _ := filepath.Glob(s.bundle + ".unsealed-*.jsonl")
+			if (c.moved > 0) != (len(side) == 1) || len(side) != len(end.SideFiles) {
+				t.Errorf("side files %q, told of %q", side, end.SideFiles)
+			}
+			for _, f := range side {
+				if data, _ := os.ReadFile(f); bytes.Count(data, []byte("\n")) < c.moved || !strings.Contains(stderr, f) {
+					t.Errorf("side file %s: %s", f, data)
+				}
+			}
+			if code, _, _ := runCmd(t, exec.Command(program, "verify", "--pub", s.pub, "--expect", expect, s.bundle), ""); code != exitRefused {
+				t.Errorf("verify with the caller's list: exit status %d", code)
+			}
+		})
+	}
+}
+
+// TestMoreThanTheSession: what is stated after the calls were signed and closed
+// is refused, and what was whole stays.
+func TestMoreThanTheSession(t *testing.T) {
+	for lie, want := range map[string]string{
+		"session that never was": "line 4: unexpected close: there was one already",
+		"no exit":                "it did not exit after the end of its log within 2s: killed",
+	} {
+		t.Run(lie, func(t *testing.T) {
+			s := newScene(t, plain)
+			code, stdout, stderr := runCmd(t, s.wrap([]string{"--calls", "-", "--call-timeout", "2s"}, badRunner, "log", lie), twoCalls)
+			if code != exitUnsigned || !strings.Contains(stderr, want) {
+				t.Errorf("exit status %d: %s", code, stderr)
+			}
+			if end := lastLine(t, stdout); !end.Sealed || end.Calls != 2 {
+				t.Errorf("end: %+v", end)
+			}
+			if code, _, stderr := runCmd(t, exec.Command(program, "verify", "--pub", s.pub, "--expect-ids", "first,a,b", s.bundle), ""); code != 0 {
+				t.Error(stderr)
+			}
+		})
+	}
+}
+
+// TestReplayedRecord: the record of an earlier run is no answer to a call made now.
+func TestReplayedRecord(t *testing.T) {
+	s := newScene(t, plain)
+	for i, want := range []int{0, exitUnsigned} {
+		code, _, stderr := runCmd(t, s.wrap([]string{"--calls", "-"}, badRunner, "log", "single runs"), twoCalls)
+		if code != want {
+			t.Errorf("run %d: exit status %d: %s", i, code, stderr)
+		}
+	}
+}
+
+// TestHonestRunner: with a flood on its standard error, and before it was asked.
+func TestHonestRunner(t *testing.T) {
+	for _, log := range []string{"no lie", "single runs", "flood of standard error"} {
+		t.Run(log, func(t *testing.T) {
+			s := newScene(t, plain)
+			expect := filepath.Join(s.dir, "expect.txt")
+			if err := os.WriteFile(expect, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code, stdout, stderr := runCmd(t, s.wrap([]string{"--calls", "-", "--expect-out", expect}, badRunner, "log", log), "\n"+twoCalls+"\n")
+			if code != 0 {
+				t.Fatalf("exit status %d: %.1000s", code, stderr)
+			}
+			var lines []wrapLine
+			for line := range strings.Lines(stdout) {
+				var l wrapLine
+				if err := json.Unmarshal([]byte(line), &l); err != nil {
+					t.Fatal(err)
+				}
+				lines = append(lines, l)
+			}
+			if len(lines) != 3 || lines[0].Call.TraceID != "a" || lines[1].Call.Line != lines[0].Call.Line+1 || string(lines[1].Call.Steps[0].Stdout) != "1\n" || lines[2].End.Error != "" {
+				t.Errorf("have %s", stdout)
+			}
+			list, _ := os.ReadFile(expect)
+			if items := strings.Fields(string(list)); len(items) != 4 || items[0] != lines[0].Call.RequestSHA256 || items[3] != "b" {
+				t.Errorf("list: %s", list)
+			}
+			if code, _, stderr := runCmd(t, exec.Command(program, "verify", "--pub", s.pub, "--expect-count", "3", s.bundle), ""); code != 0 {
+				t.Error(stderr)
+			}
+		})
+	}
+}
+
+// lastLine returns wrap's last line.
+func lastLine(t *testing.T, stdout string) *wrapEnd {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	var l wrapLine
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &l); err != nil || l.End == nil {
+		t.Fatalf("no end: %v: %s", err, stdout)
+	}
+	return l.End
+}
+
+// TestSignerAway: where the key cannot be had nothing runs.
+func TestSignerAway(t *testing.T) {
+	s := newScene(t)
+	mark := filepath.Join(s.dir, "ran")
+	for name, prepare := range map[string]func(*exec.Cmd){
+		"wrong passphrase": func(c *exec.Cmd) { c.Env = append(os.Environ(), "PLIMSOLL_KEY_PASSPHRASE=wrong") },
+		"no agent": func(c *exec.Cmd) {
+			c.Args[3] = "agent:SHA256:" + strings.Repeat("A", 43)
+			c.Env = append(os.Environ(), "SSH_AUTH_SOCK="+filepath.Join(s.dir, "nosuch"))
+		},
+		"no key": func(c *exec.Cmd) { c.Args[3] += "x" },
+		"bundle of another key": func(c *exec.Cmd) {
+			other := filepath.Join(s.dir, "keys", "other")
+			if out, err := exec.Command(program, "keygen", "--key", other, "--pub", other+".pub").CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			c.Args[3] = other
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := s.wrap([]string{"--allow-weak-isolation", "--expose", "/etc"}, "sh", "-c", "touch "+mark)
+			prepare(cmd)
+			code, stdout, stderr := runCmd(t, cmd, "")
+			if _, err := os.Stat(mark); code != exitUnsigned || stdout != "" || stderr == "" || err == nil {
+				t.Errorf("exit status %d: %q %q %v", code, stdout, stderr, err)
+			}
+			if !bytes.Equal(s.content(t), s.before) {
+				t.Error("the bundle has changed")
+			}
+		})
+	}
+}
