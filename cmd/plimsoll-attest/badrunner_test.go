@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,8 +43,10 @@ func badRunnerMain() {
 		os.Stdout.Write(bundletest.RunLogEnd(0, 0, 0))
 	case "log":
 		lies[os.Args[2]](&liar{in: bufio.NewReader(os.Stdin), session: bundletest.NewSession("bad runner")})
-	case "sleep":
-		time.Sleep(time.Hour)
+	case "without":
+		spaces, _ := strconv.ParseUint(os.Args[2], 0, 32)
+		fmt.Fprintln(os.Stderr, withoutSpaces(uint32(spaces), os.Args[3:]))
+		os.Exit(1)
 	}
 }
 
@@ -546,4 +549,43 @@ func (zeros) Read(p []byte) (int, error) {
 		p[i] = '0'
 	}
 	return len(p), nil
+}
+
+// withoutSpaces becomes another program in a process that the kernel gives none of
+// the namespaces: what a container's filter does.
+func withoutSpaces(spaces uint32, args []string) error {
+	runtime.LockOSThread()
+	const nr, arg0 = 0, 16 // in seccomp_data; the low half of the argument where bytes are little-endian
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	ret := func(errno unix.Errno) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
+	}
+	jump := func(op uint16, k uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, K: k, Jt: yes, Jf: no}
+	}
+	program := []unix.SockFilter{
+		load(nr),
+		jump(unix.BPF_JEQ, unix.SYS_CLONE3, 5, 0),
+		jump(unix.BPF_JEQ, unix.SYS_UNSHARE, 1, 0),
+		jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 4),
+		load(arg0),
+		jump(unix.BPF_JSET, spaces, 0, 2),
+		ret(unix.EPERM),
+		ret(unix.ENOSYS),
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0); err != nil {
+		return err
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return err
+	}
+	return unix.Exec(path, args, os.Environ())
 }

@@ -28,7 +28,7 @@ import (
 // TestWrapAsOrdinaryUser runs the tests of this package again without root's
 // rights: the view is made otherwise then.
 func TestWrapAsOrdinaryUser(t *testing.T) {
-	asuser.Rerun(t, "HostileRunner|AnotherUser|Signer|NothingOutlives|Terminal|Runner|Session|Record", 10, nil)
+	asuser.Rerun(t, "HostileRunner|AnotherUser|MissingNamespaces|Signer|NothingOutlives|Terminal|Runner|Session|Record", 10, nil)
 }
 
 const (
@@ -207,6 +207,59 @@ func TestAnotherUser(t *testing.T) {
 	}
 	if code != 0 || stderr != want {
 		t.Errorf("exit status %d: have %q, want %q", code, stderr, want)
+	}
+}
+
+// TestMissingNamespaces: where the kernel refuses one nothing runs, and what is
+// missing is named; it runs when that is waived, and is told what is open.
+func TestMissingNamespaces(t *testing.T) {
+	const all = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+	s := newScene(t, plain)
+	mark := filepath.Join(s.dir, "ran")
+	for _, c := range []struct {
+		name   string
+		spaces uint32
+		parts  []string // that are named
+		user   bool     // an ordinary user's alone: root needs none
+	}{
+		{"all", all, []string{"mount namespace", "process namespace", "IPC namespace", "network namespace"}, false},
+		{"users", unix.CLONE_NEWUSER, []string{"user namespace"}, true},
+		{"mounts", unix.CLONE_NEWNS, []string{"mount namespace"}, false},
+		{"processes", unix.CLONE_NEWPID, []string{"process namespace"}, false},
+		{"network", unix.CLONE_NEWNET, []string{"network namespace"}, false},
+	} {
+		root := os.Geteuid() == 0
+		switch {
+		case root && c.user:
+			continue
+		case !root && c.spaces == all:
+			c.parts = []string{"user namespace"} // without which there are no others
+		}
+		t.Run(c.name, func(t *testing.T) {
+			filtered := func(flags []string, runner ...string) *exec.Cmd {
+				cmd := s.wrap(flags, runner...)
+				return exec.Command(badRunner, append([]string{"without", fmt.Sprint(c.spaces)}, cmd.Args...)...)
+			}
+			code, _, stderr := runCmd(t, filtered(nil, "sh", "-c", "touch "+mark), "")
+			if _, err := os.Stat(mark); err == nil || code != exitUnsigned || !strings.Contains(stderr, "no isolation from the runner: ") {
+				t.Errorf("exit status %d, %v: %s", code, err, stderr)
+			}
+			for _, part := range c.parts {
+				if !strings.Contains(stderr, part+": ") {
+					t.Errorf("%s is not named: %s", part, stderr)
+				}
+			}
+			code, _, stderr = runCmd(t, filtered([]string{"--allow-weak-isolation"}, badRunner, "attack", "core files"), "")
+			if code != 0 || !strings.Contains(stderr, "OPEN: ") {
+				t.Errorf("exit status %d: %s", code, stderr)
+			}
+			for _, part := range c.parts {
+				if !strings.Contains(stderr, "OPEN: "+part+": ") {
+					t.Errorf("%s is not named: %s", part, stderr)
+				}
+			}
+			t.Log(stderr)
+		})
 	}
 }
 

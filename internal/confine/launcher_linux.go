@@ -66,6 +66,11 @@ func launch() {
 			_ = unix.Dup3(null, fd, 0)
 		}
 	}
+	alone := make(chan struct{})
+	go func() {
+		obey(io.MultiReader(orders.Buffered(), os.NewFile(ordersFile, "orders")), cmd.Process)
+		close(alone)
+	}()
 	for {
 		var e event
 		if err := told.Decode(&e); err != nil {
@@ -78,11 +83,6 @@ func launch() {
 		}
 	}
 	_ = events.Encode(event{Started: true})
-	alone := make(chan struct{})
-	go func() {
-		obey(io.MultiReader(orders.Buffered(), os.NewFile(ordersFile, "orders")), cmd.Process)
-		close(alone)
-	}()
 	_ = cmd.Wait()
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	code := status.ExitStatus()
@@ -193,7 +193,13 @@ func again(name string, flags uintptr) *exec.Cmd {
 }
 
 // probe reports whether a process can be started in namespaces.
-func probe(flags uintptr) error { return again(probeName, flags).Run() }
+func probe(flags uintptr) error {
+	err := again(probeName, flags).Run()
+	if errno := unix.Errno(0); errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
 
 // available returns which of the namespaces can be had, and why not the others.
 func available(flags uintptr) (have uintptr, missing lackingError) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,11 @@ func (v *view) exec() error {
 	if err := v.want(partScopes, "", err); err != nil {
 		return err
 	}
+	// Root reaches the program where the other user may not.
+	program, err := unix.Open(v.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", v.Path, err)
+	}
 	if err := v.want(partPowers, "", v.dropPowers()); err != nil {
 		return err
 	}
@@ -41,7 +47,10 @@ func (v *view) exec() error {
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("descriptors: %w", err)
 	}
-	err = unix.Exec(v.Path, v.Args, append(v.Env, "HOME="+v.home, "TMPDIR="+v.home))
+	env := append(v.Env, "HOME="+v.home, "TMPDIR="+v.home)
+	if err = unix.Exec(v.Path, v.Args, env); errors.Is(err, unix.EACCES) {
+		err = execFile(program, v.Args, env)
+	}
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%s: %w: its interpreter may be in a hidden folder", v.Path, err)
@@ -49,6 +58,25 @@ func (v *view) exec() error {
 		return fmt.Errorf("%s: %w: it runs as user %d, who needs the right to execute it", v.Path, err, v.ID)
 	}
 	return fmt.Errorf("%s: %w", v.Path, err)
+}
+
+// execFile becomes the program of a descriptor (execveat(2)).
+func execFile(fd int, args, env []string) error {
+	argv, err := syscall.SlicePtrFromStrings(args)
+	if err != nil {
+		return err
+	}
+	envv, err := syscall.SlicePtrFromStrings(env)
+	if err != nil {
+		return err
+	}
+	empty, err := unix.BytePtrFromString("")
+	if err != nil {
+		return err
+	}
+	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, uintptr(fd), uintptr(unsafe.Pointer(empty)),
+		uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&envv[0])), unix.AT_EMPTY_PATH, 0)
+	return errno
 }
 
 // newKeyring gives this thread a session keyring without a name, that no other has.
@@ -60,15 +88,18 @@ func newKeyring() error {
 	return nil
 }
 
+// maxCapability is the highest number that a set of capabilities can hold.
+const maxCapability = 63
+
 // dropPowers becomes the other user and gives up all capabilities, for ever. All
 // of this is the calling thread's alone.
 func (v *view) dropPowers() error {
-	for c := uintptr(0); ; c++ {
+	for c := uintptr(0); c <= maxCapability; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if errors.Is(err, unix.EINVAL) && c > unix.CAP_SETPCAP {
-			break // there are no more
-		}
-		if err != nil && !errors.Is(err, unix.EPERM) { // it had none: no_new_privs is enough
+		switch {
+		case errors.Is(err, unix.EINVAL): // there are no more
+		case errors.Is(err, unix.EPERM): // it may not, as it has none: no_new_privs is enough
+		case err != nil:
 			return fmt.Errorf("bounding set: %w", err)
 		}
 	}
