@@ -21,8 +21,8 @@ race = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 # What links gVisor takes the race detector four more minutes to compile: make race.
 linux     = $(filter linux,$(shell $(GO) env GOOS))
-sandboxed = $(if $(linux),./runner/local ./cmd/plimsoll-run)
-others    = $(shell $(GO) list ./... | grep -v -x -e '.*/runner/local' -e '.*/cmd/plimsoll-run')
+sandboxed = $(if $(linux),./runner/local ./cmd/plimsoll-run ./examples/harness)
+others    = $(shell $(GO) list ./... | grep -v -x -e '.*/runner/local' -e '.*/cmd/plimsoll-run' -e '.*/examples/harness')
 
 # The published Python client, which a test drives the embedded gateway with.
 python = $(if $(linux),$(if $(shell command -v python3),bin/.sdk/bin/python))
@@ -30,7 +30,8 @@ python = $(if $(linux),$(if $(shell command -v python3),bin/.sdk/bin/python))
 .PHONY: help build demo test race check cross bench fuzz fmt clean
 
 help:
-	@echo 'make demo   build both programs; run five calls in a sandbox, sign and verify them'
+	@echo 'make demo   build both programs; run five calls in a sandbox, with the key out of'
+	@echo '            reach, and verify what they did; bundle, public key, page in bin/demo'
 	@echo 'make test   formatting, vet, staticcheck, tests, cross-builds, module checks'
 	@echo 'make race   the tests that make sandboxes, with the race detector too'
 	@echo 'make bench  all benchmarks'
@@ -42,8 +43,18 @@ build:
 	$(static) build -o bin/plimsoll-attest ./cmd/plimsoll-attest
 	$(if $(linux),$(static) build -o bin/plimsoll-run ./cmd/plimsoll-run)
 
+# The runner is for Linux: elsewhere a run log that was made before is signed.
 demo: build
-	scripts/demo bin/plimsoll-attest $(if $(linux),bin/plimsoll-run)
+ifneq ($(linux),)
+	$(static) run ./examples/sessions --bin bin -o bin/demo
+else
+	rm -rf bin/demo && mkdir bin/demo
+	bin/plimsoll-attest keygen --key bin/demo/harness.key --pub bin/demo/harness.pub --no-passphrase
+	bin/plimsoll-attest sign --key bin/demo/harness.key --bundle bin/demo/bundle.jsonl < testdata/runlog/demo.jsonl
+	rm bin/demo/harness.key
+	bin/plimsoll-attest verify --pub bin/demo/harness.pub --expect-count 3 bin/demo/bundle.jsonl
+	bin/plimsoll-attest report --pub bin/demo/harness.pub --expect-count 3 bin/demo/bundle.jsonl -o bin/demo/report.html
+endif
 
 test: check $(python)
 	$(if $(race),,@echo 'NOTE: no C compiler, so no cgo: the tests run WITHOUT the race detector')

@@ -47,7 +47,11 @@ const (
 // Neither path may exist, not even as a symbolic link; nothing is overwritten.
 // Both files are on disk when CreateKey returns, and after an error neither is
 // there. Errors wrap ErrKey; ErrNoPassphrase too where pass has none.
+// The process is protected as by OpenSigner.
 func CreateKey(keyPath, pubPath string, pass PassphraseFunc) (*envelope.PublicKey, error) {
+	if err := protect(); err != nil {
+		return nil, err
+	}
 	if strings.HasPrefix(keyPath, agentPrefix) {
 		return nil, fmt.Errorf("%w: %s names a key in an agent, not a file; say ./%s for a file of that name", ErrKey, keyPath, keyPath)
 	}

@@ -55,7 +55,13 @@ func NewSigner(s signature.Signer) (*Signer, error) {
 // any permission for group or others (Windows apart). Errors wrap ErrKey;
 // ErrWrongPassphrase or ErrNoPassphrase too where it is that. pass is called
 // at most once, and only for an encrypted Ed25519 key; nil has no passphrase.
+//
+// On Linux the process is protected first, for as long as it lives: no core files,
+// no look into its memory by others of its user.
 func OpenSigner(spec string, pass PassphraseFunc) (*Signer, error) {
+	if err := protect(); err != nil {
+		return nil, err
+	}
 	if fingerprint, ok := strings.CutPrefix(spec, agentPrefix); ok {
 		return openAgent(fingerprint)
 	}

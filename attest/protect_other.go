@@ -2,5 +2,5 @@
 
 package attest
 
-// Protect does nothing where the system offers no such protection.
-func Protect() error { return nil }
+// protect does nothing where the system offers no such protection.
+func protect() error { return nil }

@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-attest/plimsoll/chain"
 	"github.com/plimsoll-attest/plimsoll/envelope"
 	"github.com/plimsoll-attest/plimsoll/internal/bundletest"
+	"github.com/plimsoll-attest/plimsoll/verify"
 )
 
 // BenchmarkSignLog signs logs of single runs, without the disk: what a line
@@ -44,4 +46,40 @@ func BenchmarkSignature(b *testing.B) {
 	for b.Loop() {
 		ed25519.Sign(bundletest.Harness.Private, pae)
 	}
+}
+
+// BenchmarkResume opens a bundle of 100,000 lines to write to it, which is to take
+// as long as to verify it.
+func BenchmarkResume(b *testing.B) {
+	path := newPath(b)
+	var entries []bundletest.Entry
+	for i := range 100_000 {
+		entries = append(entries, bundletest.JavaScript(fmt.Sprint("call-", i), fmt.Sprint("console.log(", i, ")"), fmt.Sprintln(i)).Entry())
+	}
+	signLog(b, path, bundletest.RunLog(entries))
+	entries = nil
+	var once time.Duration
+	b.Run("verify", func(b *testing.B) {
+		for b.Loop() {
+			f, err := os.Open(path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := verify.Bundle(b.Context(), f, verifyOptions()); err != nil {
+				b.Fatal(err)
+			}
+			f.Close()
+		}
+		once = b.Elapsed() / time.Duration(b.N)
+	})
+	b.Run("resume", func(b *testing.B) {
+		for b.Loop() {
+			s, err := openSigning(b.Context(), options(b, path))
+			if err != nil {
+				b.Fatal(err)
+			}
+			s.bundle.close()
+		}
+		b.ReportMetric(float64(b.Elapsed()/time.Duration(b.N))/float64(once), "x-verify")
+	})
 }

@@ -25,9 +25,8 @@ var ErrUnexpected = errors.New("unexpected")
 type window struct {
 	mu      sync.Mutex
 	open    bool
-	line    uint64 // of what was forwarded, from 1
-	traceID string
-	request []byte // the message to be stated; nil when the line is no call
+	call    Outcome // the call without its outcome
+	request []byte  // the message to be stated; nil when the line is no call
 
 	session string // of the first call or close
 	seen    bool   // there was one
@@ -38,27 +37,34 @@ type window struct {
 func (w *window) forward(line uint64, text []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.open, w.line, w.traceID, w.request = true, line, "", nil
+	w.open, w.request = true, nil
 	c, refused := call.Parse(text)
 	if refused != nil {
-		w.traceID = refused.TraceID
+		w.call = Outcome{Line: line, TraceID: refused.TraceID}
 		return
 	}
-	w.traceID = c.Request.TraceID
+	w.call = Outcome{Line: line, TraceID: c.Request.TraceID, RequestSHA256: c.Request.Digest()}
 	w.request = record.AppendRequest(nil, c.Request)
 }
 
-// isOpen returns the call that is out, if there is one.
-func (w *window) isOpen() (line uint64, traceID string, open bool) {
+// out returns the call that is out, if there is one.
+func (w *window) out() *Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.line, w.traceID, w.open
+	if !w.open {
+		return nil
+	}
+	call := w.call
+	return &call
 }
 
-func (w *window) shut() {
+// shut says that the call is out no more, and returns it.
+func (w *window) shut() *Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open = false
+	call := w.call
+	return &call
 }
 
 // stated checks that a call is the one that is out, and belongs to the session of
@@ -74,11 +80,11 @@ func (w *window) stated(l *runlog.Line, e statement.Entry) error {
 	}
 	switch {
 	case !w.open:
-		return fmt.Errorf("%w call: none is out, %d were forwarded and each has its end", ErrUnexpected, w.line)
+		return fmt.Errorf("%w call: none is out, %d were forwarded and each has its end", ErrUnexpected, w.call.Line)
 	case w.request == nil:
-		return fmt.Errorf("%w call: line %d, which was forwarded, is none", ErrUnexpected, w.line)
+		return fmt.Errorf("%w call: line %d, which was forwarded, is none", ErrUnexpected, w.call.Line)
 	case !bytes.Equal(l.Request, w.request):
-		return mismatch.New(fmt.Errorf("%w call", ErrUnexpected), fmt.Sprintf("request of line %d", w.line), shortRequest(l.Request), shortRequest(w.request))
+		return mismatch.New(fmt.Errorf("%w call", ErrUnexpected), fmt.Sprintf("request of line %d", w.call.Line), shortRequest(l.Request), shortRequest(w.request))
 	case w.seen && e.Record.Session != w.session:
 		return mismatch.New(fmt.Errorf("%w call", ErrUnexpected), "session", e.Record.Session, w.session)
 	}
@@ -110,10 +116,10 @@ func (w *window) refused(r *runlog.Refused) error {
 	switch {
 	case !w.open:
 		return fmt.Errorf("%w: no call is out", unexpected)
-	case r.Line != w.line:
-		return mismatch.New(unexpected, "line", strconv.FormatUint(r.Line, 10), strconv.FormatUint(w.line, 10))
-	case r.TraceID != w.traceID:
-		return mismatch.New(unexpected, "trace_id", r.TraceID, w.traceID)
+	case r.Line != w.call.Line:
+		return mismatch.New(unexpected, "line", strconv.FormatUint(r.Line, 10), strconv.FormatUint(w.call.Line, 10))
+	case r.TraceID != w.call.TraceID:
+		return mismatch.New(unexpected, "trace_id", r.TraceID, w.call.TraceID)
 	}
 	return nil
 }

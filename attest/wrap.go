@@ -8,10 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +35,9 @@ var (
 	ErrIsolation = confine.ErrIsolation
 	// ErrRunner is wrapped when a runner cannot be started, or does not end.
 	ErrRunner = errors.New("runner")
+	// ErrCall is wrapped when a call is not given to the runner: the runner does not
+	// know of it, and can be given another.
+	ErrCall = errors.New("call")
 )
 
 // HandOver must be the first thing that main does in a program that calls Wrap:
@@ -73,10 +73,16 @@ type Runner struct {
 	Stderr io.Writer
 }
 
-// An Outcome is what became of a call. One of the last two is set.
+// An Outcome is what became of a call. One of the last two is set, unless it is
+// open.
 type Outcome struct {
-	Line     uint64 // that was forwarded, from 1
-	TraceID  string // empty when the call has none
+	Line    uint64 // that was forwarded, from 1
+	TraceID string // empty when the call has none
+	// RequestSHA256 is the digest of the request as it was given, by which a
+	// caller's list can name it. It is empty when the line was no call.
+	RequestSHA256 string
+	// Recorded is a call that is signed and on disk. When the run fails later it can
+	// be in a side file after that, and not in the bundle: see Close.
 	Recorded *Recorded
 	Refused  *runlog.Refused
 }
@@ -116,8 +122,11 @@ type Wrapped struct {
 
 // Wrap starts a runner that the key, the bundle and the machine's other users are
 // out of reach of, and signs what it states. The bundle is verified and locked,
-// and the signer there, before the runner is started. The process is protected
-// (see Protect).
+// and the signer there, before the runner is started.
+//
+// The runner starts in the current folder where it sees that, else in its scratch
+// folder, which is its HOME. An argument that names a file which it does not see is
+// refused.
 //
 // Calls are made with Call, one after the other. Each must come back as it was
 // given: a run log that states another request, a call twice or one of another
@@ -126,8 +135,8 @@ type Wrapped struct {
 // Errors are those of Sign, or wrap ErrIsolation or ErrRunner. When ctx is done
 // the runner is asked to end, as by SIGTERM; its evidence is signed all the same.
 func Wrap(ctx context.Context, o Options, r Runner) (*Wrapped, error) {
-	if err := Protect(); err != nil {
-		return nil, fmt.Errorf("protect the key in memory: %w", err)
+	if err := protect(); err != nil {
+		return nil, err
 	}
 	w := &Wrapped{
 		runner: r, outcomes: make(chan *Outcome, 1), signed: make(chan struct{}), passed: make(chan struct{}),
@@ -148,7 +157,7 @@ func Wrap(ctx context.Context, o Options, r Runner) (*Wrapped, error) {
 			progress(r)
 		}
 		if w.window != nil && r.Call != nil {
-			w.end(&Outcome{TraceID: r.Call.Request.TraceID, Recorded: &r})
+			w.end(Outcome{Recorded: &r})
 		}
 	}
 	s, err := openSigning(ctx, o)
@@ -158,7 +167,7 @@ func Wrap(ctx context.Context, o Options, r Runner) (*Wrapped, error) {
 	if w.window != nil {
 		s.window = w.window
 		s.fresh = true // nothing that the bundle has is an outcome of a call made now
-		s.refusedCall = func(r *runlog.Refused) { w.end(&Outcome{TraceID: r.TraceID, Refused: r}) }
+		s.refusedCall = func(r *runlog.Refused) { w.end(Outcome{Refused: r}) }
 	}
 	if err := w.start(view); err != nil {
 		return nil, errors.Join(err, s.bundle.close())
@@ -171,7 +180,7 @@ func Wrap(ctx context.Context, o Options, r Runner) (*Wrapped, error) {
 	go func() {
 		select {
 		case <-ctx.Done():
-			w.Signal(os.Interrupt)
+			w.ask(os.Interrupt)
 		case <-w.signed:
 		}
 	}()
@@ -208,17 +217,19 @@ func (w *Wrapped) start(view *confine.View) (err error) {
 }
 
 // end tells whoever waits what became of the call that is out.
-func (w *Wrapped) end(o *Outcome) {
-	o.Line, _, _ = w.window.isOpen()
-	w.window.shut()
-	w.outcomes <- o
+func (w *Wrapped) end(o Outcome) {
+	out := w.window.shut()
+	out.Recorded, out.Refused = o.Recorded, o.Refused
+	w.outcomes <- out
 }
 
 // Call gives the runner a call, one line of JSON (docs/runner.md), and waits until
 // it is on disk or refused. A blank line is passed on and has no outcome: nil.
 //
-// The error is that of Close when the runner's evidence is wrong or over. It is
-// ctx's when that is done: the call is out then, and Close says what became of it.
+// When ctx is done the runner is asked to end, as by Signal, and its outcome is
+// waited for all the same: what may have run is signed. An error that wraps ErrCall
+// left the runner as it was. With any other its evidence is wrong or over; Close
+// says it again.
 func (w *Wrapped) Call(ctx context.Context, text []byte) (*Outcome, error) {
 	if err := w.Send(text); err != nil {
 		return nil, err
@@ -229,13 +240,13 @@ func (w *Wrapped) Call(ctx context.Context, text []byte) (*Outcome, error) {
 // Send is the first half of Call.
 func (w *Wrapped) Send(text []byte) error {
 	if w.window == nil {
-		return errors.New("the runner's input is not ours")
+		return fmt.Errorf("%w: the runner's input is not ours", ErrCall)
 	}
-	if _, _, open := w.window.isOpen(); open {
-		return errors.New("a call is out")
+	if w.window.out() != nil {
+		return fmt.Errorf("%w: another is out", ErrCall)
 	}
 	if len(text) > call.MaxBytes {
-		return fmt.Errorf("the call has more than %d bytes", call.MaxBytes)
+		return fmt.Errorf("%w: more than %d bytes", ErrCall, call.MaxBytes)
 	}
 	// White space between the tokens of JSON may be a line's end, which ends the
 	// call here.
@@ -258,27 +269,31 @@ func (w *Wrapped) Send(text []byte) error {
 
 // Await is the second half of Call.
 func (w *Wrapped) Await(ctx context.Context) (*Outcome, error) {
-	if _, _, open := w.window.isOpen(); !open && len(w.outcomes) == 0 {
+	if w.window.out() == nil && len(w.outcomes) == 0 {
 		return nil, nil
 	}
 	timeout := time.NewTimer(w.runner.CallTimeout)
 	defer timeout.Stop()
-	select {
-	case o := <-w.outcomes:
-		return o, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-timeout.C:
-		w.late = fmt.Errorf("%w: no answer to line %d within %v: killed", ErrRunner, w.lines, w.runner.CallTimeout)
-		w.process.Kill()
-		<-w.signed
-		return nil, joinText(w.late, w.over())
-	case <-w.signed:
+	done := ctx.Done()
+	for {
 		select {
-		case o := <-w.outcomes: // its last
+		case o := <-w.outcomes:
 			return o, nil
-		default:
-			return nil, w.over()
+		case <-done:
+			done = nil
+			w.ask(os.Interrupt)
+		case <-timeout.C:
+			w.late = fmt.Errorf("%w: no answer to line %d within %v: killed", ErrRunner, w.lines, w.runner.CallTimeout)
+			w.process.Kill()
+			<-w.signed
+			return nil, joinText(w.late, w.over())
+		case <-w.signed:
+			select {
+			case o := <-w.outcomes: // its last
+				return o, nil
+			default:
+				return nil, w.over()
+			}
 		}
 	}
 }
@@ -297,14 +312,21 @@ func (w *Wrapped) CloseInput() { w.input.Do(func() { w.process.Stdin.Close() }) 
 // Signal asks the runner to end: to end its call, to close its session. Its
 // evidence is signed all the same. Asked again, it is killed.
 func (w *Wrapped) Signal(s os.Signal) {
+	if !w.ask(s) {
+		w.process.Kill()
+	}
+}
+
+// ask asks the runner to end, the first time.
+func (w *Wrapped) ask(s os.Signal) bool {
 	w.signals.Lock()
 	defer w.signals.Unlock()
 	if w.asked {
-		w.process.Kill()
-		return
+		return false
 	}
 	w.asked = true
 	w.process.Signal(s)
+	return true
 }
 
 // Close ends the runner's input, waits until its evidence is signed and it has
@@ -331,11 +353,8 @@ func (w *Wrapped) Close() (*Ended, error) {
 		err = joinText(w.late, err)
 	}
 	if w.window != nil {
-		if line, traceID, open := w.window.isOpen(); open {
-			ended.Open = &Outcome{Line: line, TraceID: traceID}
-			if err == nil {
-				err = fmt.Errorf("%w: line %d was forwarded and has no outcome", ErrRunLog, line)
-			}
+		if ended.Open = w.window.out(); ended.Open != nil && err == nil {
+			err = fmt.Errorf("%w: line %d was forwarded and has no outcome", ErrRunLog, ended.Open.Line)
 		}
 	}
 	if gone := confine.RemoveScratch(w.scratch); gone != nil && w.runner.Stderr != nil {
@@ -387,133 +406,4 @@ func passOn(to io.Writer, from io.Reader) {
 			return
 		}
 	}
-}
-
-// view says what the runner sees of the machine.
-func (w *Wrapped) view(o *Options) (*confine.View, error) {
-	r := &w.runner
-	if len(r.Args) == 0 {
-		return nil, fmt.Errorf("%w: no program given", ErrRunner)
-	}
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	path, err := exec.LookPath(r.Args[0])
-	if err == nil {
-		path, err = realPath(path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRunner, err)
-	}
-	v := &confine.View{Path: path, Args: r.Args, Weak: r.AllowWeakIsolation}
-	if err := w.environment(v); err != nil {
-		return nil, err
-	}
-	var guarded []string
-	for _, file := range append([]string{o.Bundle, o.Signer.secret, os.Getenv(agentSockEnv)}, r.Hide...) {
-		if file == "" {
-			continue
-		}
-		// The file may not be there yet. Its folder must be; where it is a link, so
-		// must what it leads to.
-		dir, err := realPath(filepath.Dir(file))
-		if err != nil {
-			return nil, err
-		}
-		guarded = append(guarded, filepath.Join(dir, filepath.Base(file)))
-		if path, err := realPath(file); err == nil && path != guarded[len(guarded)-1] {
-			guarded = append(guarded, path)
-		}
-	}
-	if err := onlyName(o.Signer.secret); err != nil {
-		return nil, err
-	}
-	for _, file := range guarded {
-		dir := filepath.Dir(file)
-		if slices.Contains(shownFolders, dir) {
-			return nil, fmt.Errorf("%w: %s: the runner needs %s to be seen: keep it in a folder of its own", ErrIsolation, file, dir)
-		}
-		v.Hide = append(v.Hide, dir)
-	}
-	for _, dir := range append(hiddenFolders, os.Getenv("HOME"), os.TempDir()) {
-		if dir, err := realPath(dir); err == nil && !slices.Contains(shownFolders, dir) {
-			v.Hide = append(v.Hide, dir)
-		}
-	}
-	for _, name := range append(exposedBySettings(), r.Expose...) {
-		path, err := realPath(name)
-		if err != nil {
-			return nil, fmt.Errorf("expose: %w", err)
-		}
-		for _, file := range guarded {
-			if inside(file, path) {
-				return nil, fmt.Errorf("%w: expose %s: it holds %s", ErrIsolation, path, file)
-			}
-		}
-		v.Expose = append(v.Expose, path)
-	}
-	return v, nil
-}
-
-var (
-	// hiddenFolders hold files and sockets of users and services.
-	hiddenFolders = []string{"/home", "/root", "/tmp", "/run", "/var"}
-	// shownFolders are what no program runs without.
-	shownFolders = []string{"/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/sys", "/usr", "/usr/bin", "/usr/lib", "/usr/local", "/usr/local/bin"}
-)
-
-// realPath returns the absolute path of an existing file without symbolic links.
-func realPath(path string) (string, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(path)
-}
-
-// inside reports whether a path is a folder or in it.
-func inside(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+string(filepath.Separator))
-}
-
-// passedOn are the variables that a runner is given, by name or beginning.
-var passedOn = []string{"PATH=", "LANG=", "LANGUAGE=", "LC_", "TZ=", "NO_COLOR=", "PLIMSOLL_HARDENED=", settingPrefix}
-
-const (
-	settingPrefix = "SANDBOX_"
-	// remotePrefix begins the settings of a gateway that is reached by the network.
-	remotePrefix = settingPrefix + "OPENSHELL_"
-	// stateSetting is the runner's folder: it is in its scratch folder here.
-	stateSetting = settingPrefix + "STATE="
-	imageSetting = settingPrefix + "IMAGE"
-)
-
-func (w *Wrapped) environment(v *confine.View) error {
-	for _, entry := range os.Environ() {
-		if strings.HasPrefix(entry, stateSetting) ||
-			!slices.ContainsFunc(passedOn, func(name string) bool { return strings.HasPrefix(entry, name) }) {
-			continue
-		}
-		v.Env = append(v.Env, entry)
-		v.Network = v.Network || strings.HasPrefix(entry, remotePrefix)
-	}
-	for _, entry := range w.runner.Env {
-		name, _, ok := strings.Cut(entry, "=")
-		if !ok || name == "" {
-			return fmt.Errorf("%w: variable %.60q, want NAME=VALUE", ErrRunner, entry)
-		}
-		if name == PassphraseEnv || name == agentSockEnv {
-			return fmt.Errorf("%w: the variable %s is the signer's", ErrIsolation, name)
-		}
-		v.Env = append(v.Env, entry)
-	}
-	return nil
-}
-
-// exposedBySettings are the files that the environment's settings name.
-func exposedBySettings() []string {
-	if image := os.Getenv(imageSetting); image != "" {
-		return []string{image}
-	}
-	return nil
 }

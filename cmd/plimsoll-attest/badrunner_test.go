@@ -34,8 +34,12 @@ const badRunner = "badrunner"
 func badRunnerMain() {
 	switch os.Args[1] {
 	case "attack":
-		attack := attacks[os.Args[2]]
-		if got, err := attack(os.Args[3:]); err != nil {
+		var args []string
+		for _, arg := range os.Args[3:] {
+			// wrap refuses arguments that name hidden files as they are.
+			args = append(args, strings.TrimPrefix(arg, "at:"))
+		}
+		if got, err := attacks[os.Args[2]](args); err != nil {
 			fmt.Fprintf(os.Stderr, "kept out: %v\n", err)
 		} else {
 			fmt.Fprintf(os.Stderr, "GOT %s\n", got)

@@ -28,9 +28,6 @@ for on the terminal.
 ` + exitHelp,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := attest.Protect(); err != nil {
-				return fmt.Errorf("protect the key in memory: %w", err)
-			}
 			var pass attest.PassphraseFunc
 			if !noPassphrase {
 				pass = attest.Passphrase(passphraseFile, true)

@@ -256,6 +256,11 @@ func (p *printer) exit(what string, code int32, timedOut bool, more string) {
 }
 
 func (p *printer) outcome(o record.Outcome, detail string) {
+	p.named("outcome", outcomeName(o))
+	p.named("detail", detail)
+}
+
+func outcomeName(o record.Outcome) string {
 	name := map[record.Outcome]string{
 		record.OutcomeUnspecified: "unspecified", record.OutcomeCompleted: "completed",
 		record.OutcomeSetupFailed: "setup failed", record.OutcomeTimedOut: "timed out",
@@ -264,8 +269,7 @@ func (p *printer) outcome(o record.Outcome, detail string) {
 	if name == "" {
 		name = "number " + strconv.Itoa(int(o))
 	}
-	p.named("outcome", name)
-	p.named("detail", detail)
+	return name
 }
 
 // each calls show for the elements of a list, in order, and says how many it

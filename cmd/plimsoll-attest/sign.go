@@ -36,9 +36,6 @@ func (flags *signFlags) add(cmd *cobra.Command) {
 
 // options opens the signer.
 func (flags *signFlags) options() (attest.Options, error) {
-	if err := attest.Protect(); err != nil {
-		return attest.Options{}, fmt.Errorf("protect the key in memory: %w", err)
-	}
 	signer, err := attest.OpenSigner(flags.key, attest.Passphrase(flags.passphraseFile, false))
 	if err != nil {
 		return attest.Options{}, err

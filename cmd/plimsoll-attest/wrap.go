@@ -113,6 +113,9 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 	defer signal.Stop(signals)
 
 	w, err := attest.Wrap(ctx, opts, runner)
+	if errors.Is(err, attest.ErrIsolation) || errors.Is(err, attest.ErrRunner) {
+		return err // not the bundle's
+	}
 	if err != nil {
 		return bundleError(flags.bundle, err)
 	}
@@ -133,6 +136,7 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 		forwarded = out.forward(stopped, w, calls, expected)
 	}
 	ended, err := w.Close()
+	expected.add(ended.Open)
 	err = errors.Join(err, forwarded, expected.write(std))
 	out.ended(ended, err)
 	tellSideFiles(std, ended.SideFiles)

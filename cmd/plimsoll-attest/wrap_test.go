@@ -176,7 +176,10 @@ func TestHostileRunner(t *testing.T) {
 		{"terminal", nil, false},
 	} {
 		t.Run(c.name+" "+strings.Join(c.args, " "), func(t *testing.T) {
-			attack := append([]string{badRunner, "attack", c.name}, c.args...)
+			attack := []string{badRunner, "attack", c.name}
+			for _, arg := range c.args {
+				attack = append(attack, "at:"+arg)
+			}
 			if c.free {
 				if _, _, free := runCmd(t, exec.Command(attack[0], attack[1:]...), ""); !strings.HasPrefix(free, "GOT ") {
 					t.Errorf("not even without the view: %s", free)
@@ -200,7 +203,7 @@ func TestHostileRunner(t *testing.T) {
 // TestAnotherUser: root's runner is another user, and so are its files.
 func TestAnotherUser(t *testing.T) {
 	s := newScene(t, plain)
-	code, _, stderr := runCmd(t, s.wrap(nil, "sh", "-c", "id -u >&2; touch f; stat -c %u f >&2; printf '%s\n' '"+strings.TrimSpace(string(bundletest.RunLogEnd(0, 0, 0)))+"'"), "")
+	code, _, stderr := runCmd(t, s.wrap(nil, "sh", "-c", "cd; id -u >&2; touch f; stat -c %u f >&2; printf '%s\n' '"+strings.TrimSpace(string(bundletest.RunLogEnd(0, 0, 0)))+"'"), "")
 	want := "1000\n1000\n"
 	if os.Geteuid() == 0 {
 		want = "2147000001\n2147000001\n"
@@ -559,6 +562,70 @@ func lastLine(t *testing.T, stdout string) *wrapEnd {
 		t.Fatalf("no end: %v: %s", err, stdout)
 	}
 	return l.End
+}
+
+// TestArgumentsThatAreHidden: what the caller sees and the runner would not, or as
+// something else, is no argument for it.
+func TestArgumentsThatAreHidden(t *testing.T) {
+	s := newScene(t, plain)
+	project := filepath.Join(s.dir, "project")
+	file := filepath.Join(project, "a.js")
+	if err := errors.Join(os.Mkdir(project, 0o755), os.WriteFile(file, []byte("the caller's"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	end := "; printf '%s\n' '" + strings.TrimSpace(string(bundletest.RunLogEnd(0, 0, 0))) + "'"
+	for _, c := range []struct {
+		name  string
+		dir   string
+		flags []string
+		args  []string // after sh -c SCRIPT
+		code  int
+		want  string
+	}{
+		{"a file", project, nil, []string{"a.js"}, exitUnsigned, "a.js: the runner cannot see it"},
+		{"the folder it is in", project, nil, []string{"."}, exitUnsigned, ".: the runner cannot see it"},
+		{"by its path", "/", nil, []string{file}, exitUnsigned, file + ": the runner cannot see it"},
+		{"a flag's value", project, nil, []string{"--call=a.js"}, exitUnsigned, "a.js: the runner cannot see it"},
+		{"exposed", project, []string{"--expose", project}, []string{"a.js"}, 0, "the caller's"},
+		{"exposed, by its path", "/", []string{"--expose", project}, []string{file}, 0, "the caller's"},
+		{"no file", project, nil, []string{"b.js"}, 0, ""},
+		{"with the key in it", s.dir, []string{"--expose", s.dir}, nil, exitUnsigned, "expose " + s.dir + ": it holds "},
+		{"the key", s.dir, []string{"--expose", s.key}, nil, exitUnsigned, "expose " + s.key + ": it holds "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := s.wrap(c.flags, append([]string{"sh", "-c", `cat "$0" >&2` + end}, c.args...)...)
+			cmd.Dir = c.dir
+			if code, _, stderr := runCmd(t, cmd, ""); code != c.code || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit status %d, want %d and %q: %s", code, c.code, c.want, stderr)
+			}
+		})
+	}
+}
+
+// TestKeyMountedTwice: the key's folder is hidden wherever it is mounted.
+func TestKeyMountedTwice(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts")
+	}
+	s := newScene(t, plain)
+	again := "/mnt" // seen by the runner
+	attack := s.wrap(nil, badRunner, "attack", "read", "at:"+again+"/keys/k")
+	script := fmt.Sprintf(`mount --bind '%s' %s && cat %s/keys/k > /dev/null && exec "$@"`, s.dir, again, again)
+	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-c", script, "sh"}, attack.Args...)...)
+	if code, _, stderr := runCmd(t, cmd, ""); code != 0 || !strings.Contains(stderr, "kept out: ") {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
+}
+
+// TestKeyOfTwoNames: a folder hides one.
+func TestKeyOfTwoNames(t *testing.T) {
+	s := newScene(t, plain)
+	if err := os.Link(s.key, filepath.Join(s.dir, "another")); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := runCmd(t, s.wrap(nil, "true"), ""); code != exitUnsigned || !strings.Contains(stderr, "has 2 names (hard links)") {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
 }
 
 // TestSignerAway: where the key cannot be had nothing runs.

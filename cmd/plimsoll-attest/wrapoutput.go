@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/plimsoll-attest/plimsoll/attest"
 	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
-	"github.com/plimsoll-attest/plimsoll/record"
 	"github.com/plimsoll-attest/plimsoll/runlog"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
@@ -39,7 +39,7 @@ type wrapCall struct {
 	Sequence      uint64         `json:"sequence"`
 	Tier          string         `json:"tier"`
 	Unanswered    string         `json:"unanswered"` // a Connect code
-	Outcome       record.Outcome `json:"outcome"`    // of a project
+	Outcome       string         `json:"outcome"`    // of a project
 	OutcomeDetail string         `json:"outcome_detail"`
 	Steps         []wrapStep     `json:"steps"` // a snippet is one
 	Artifacts     []wrapArtifact `json:"artifacts"`
@@ -149,19 +149,22 @@ func newWrapCall(line uint64, x *verify.Exchange) *wrapCall {
 	case resp == nil:
 	case resp.JavaScript != nil:
 		r := resp.JavaScript
-		c.Steps = append(c.Steps, wrapStep{"", r.ExitCode, r.TimedOut, resp.DurationMS, r.Stdout, r.Stderr, r.StdoutTruncated, r.StderrTruncated})
+		c.Steps = append(c.Steps, wrapStep{"", r.ExitCode, r.TimedOut, resp.DurationMS, bytesOf(r.Stdout), bytesOf(r.Stderr), r.StdoutTruncated, r.StderrTruncated})
 	case resp.Project != nil:
 		r := resp.Project
-		c.Outcome, c.OutcomeDetail, c.Truncated = r.Outcome, r.OutcomeDetail, r.ArtifactsTruncated
+		c.Outcome, c.OutcomeDetail, c.Truncated = strings.ReplaceAll(outcomeName(r.Outcome), " ", "_"), r.OutcomeDetail, r.ArtifactsTruncated
 		for _, s := range r.Steps {
-			c.Steps = append(c.Steps, wrapStep{s.Command, s.ExitCode, s.TimedOut, s.DurationMS, s.Stdout, s.Stderr, s.StdoutTruncated, s.StderrTruncated})
+			c.Steps = append(c.Steps, wrapStep{s.Command, s.ExitCode, s.TimedOut, s.DurationMS, bytesOf(s.Stdout), bytesOf(s.Stderr), s.StdoutTruncated, s.StderrTruncated})
 		}
 		for _, a := range r.Artifacts {
-			c.Artifacts = append(c.Artifacts, wrapArtifact{a.Path, a.Content})
+			c.Artifacts = append(c.Artifacts, wrapArtifact{a.Path, bytesOf(a.Content)})
 		}
 	}
 	return c
 }
+
+// bytesOf has an empty text be one, and not null.
+func bytesOf(b []byte) []byte { return append([]byte{}, b...) }
 
 // forward gives the runner the calls, one after the other, until they are over,
 // ctx is done or the runner's evidence is wrong, which Close says again.
@@ -186,7 +189,6 @@ func (o *wrapOutput) forward(ctx context.Context, w *attest.Wrapped, calls io.Re
 		case line.err != nil:
 			return line.err
 		}
-		list.forwarded(line.text)
 		if err := w.Send(line.text); err != nil {
 			return err
 		}
@@ -210,9 +212,11 @@ func (o *wrapOutput) forward(ctx context.Context, w *attest.Wrapped, calls io.Re
 		switch {
 		case err != nil:
 			return nil // Close says it again
-		case outcome != nil && outcome.Refused != nil:
-			list.refused()
+		case outcome == nil: // a blank line
+		case outcome.Refused != nil:
 			o.refused(outcome.Refused)
+		default:
+			list.add(outcome)
 		}
 	}
 }
@@ -269,7 +273,6 @@ func readCall(r *bufio.Reader) ([]byte, error) {
 type expectedList struct {
 	name  string
 	items []byte
-	last  int // where the last item begins
 }
 
 // openExpected takes the list that is there, which has the calls of earlier runs.
@@ -284,22 +287,13 @@ func openExpected(name string) (*expectedList, error) {
 	if n := len(items); n > 0 && items[n-1] != '\n' {
 		return nil, fmt.Errorf("%s: the last line has no end", name)
 	}
-	return &expectedList{name: name, items: items, last: len(items)}, nil
+	return &expectedList{name: name, items: items}, nil
 }
 
-func (l *expectedList) forwarded(text []byte) {
-	if l == nil {
-		return
-	}
-	l.last = len(l.items)
-	if c, refused := call.Parse(bytes.TrimSpace(text)); refused == nil {
-		l.items = fmt.Appendf(l.items, "%s %s\n", c.Request.Digest(), c.Request.TraceID)
-	}
-}
-
-func (l *expectedList) refused() {
-	if l != nil {
-		l.items = l.items[:l.last]
+// add adds a call that was recorded, or is open.
+func (l *expectedList) add(o *attest.Outcome) {
+	if l != nil && o != nil && o.RequestSHA256 != "" {
+		l.items = fmt.Appendf(l.items, "%s %s\n", o.RequestSHA256, o.TraceID)
 	}
 }
 

@@ -27,9 +27,10 @@ type View struct {
 	// Expose are files and folders that it may read, although they are in hidden
 	// folders.
 	Expose []string
-	// Scratch is a folder that is its own to write to, and that it starts in. It
-	// sees it as ScratchPath.
+	// Scratch is a folder that is its own to write to. It sees it as ScratchPath.
 	Scratch string
+	// Dir is where it starts, the scratch folder when empty.
+	Dir string
 	// Network leaves it the machine's network.
 	Network bool
 	// Weak starts it also where a part of the view cannot be had.

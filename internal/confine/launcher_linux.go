@@ -53,7 +53,7 @@ func launch() {
 	}
 	cmd, told, err := s.start(events)
 	if err != nil {
-		if lacking := (lackingError)(nil); errors.As(err, &lacking) {
+		if lacking := lackingError(nil); errors.As(err, &lacking) {
 			_ = events.Encode(event{Lacking: err.Error()})
 		} else {
 			_ = events.Encode(event{Failed: err.Error()})

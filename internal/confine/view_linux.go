@@ -64,9 +64,8 @@ func (v *view) make() error {
 			return err
 		}
 	}
-	v.home = v.Scratch
-	if v.Spaces&unix.CLONE_NEWNS == 0 {
-		return os.Chdir(v.home) // the mounts are everybody's
+	if v.home = v.Scratch; v.Spaces&unix.CLONE_NEWNS == 0 {
+		return v.enter() // the mounts are everybody's
 	}
 	// What is done here is not seen outside. Nothing else may be done before.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
@@ -139,6 +138,14 @@ func (v *view) mounts() error {
 		}
 	}
 	v.home = ScratchPath
+	return v.enter()
+}
+
+// enter goes to the folder that the program starts in.
+func (v *view) enter() error {
+	if v.Dir != "" {
+		return os.Chdir(v.Dir)
+	}
 	return os.Chdir(v.home)
 }
 

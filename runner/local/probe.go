@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/plimsoll-attest/plimsoll/internal/hostnode"
 	pb "github.com/plimsoll-attest/plimsoll/runner/openshell/openshellb"
 )
 
@@ -50,7 +51,7 @@ func Probe(ctx context.Context, config Config) []Finding {
 			return list
 		}
 	}
-	_, where := nodePrefix()
+	_, where := hostnode.Prefix()
 	if config.Image != "" {
 		where = "the image's"
 	}
