@@ -37,6 +37,9 @@ func (w *Wrapped) view(o *Options) (*confine.View, error) {
 		if file == "" {
 			continue
 		}
+		if _, err := os.Stat(filepath.Dir(file)); err != nil && file == os.Getenv(agentSockEnv) {
+			continue // of an agent that is gone
+		}
 		// The file may not be there yet. Its folder must be; where it is a link, so
 		// must what it leads to.
 		dir, err := realPath(filepath.Dir(file))
@@ -48,9 +51,12 @@ func (w *Wrapped) view(o *Options) (*confine.View, error) {
 			guarded = append(guarded, path)
 		}
 	}
-	if err := onlyName(o.Signer.secret); err != nil {
-		return nil, err
+	for _, secret := range append([]string{o.Signer.secret}, r.Hide...) {
+		if err := onlyName(secret); err != nil {
+			return nil, err
+		}
 	}
+	v.Guard = guarded
 	for _, file := range guarded {
 		dir := filepath.Dir(file)
 		if slices.Contains(shownFolders, dir) {
@@ -59,6 +65,9 @@ func (w *Wrapped) view(o *Options) (*confine.View, error) {
 		v.Hide = append(v.Hide, dir)
 	}
 	for _, dir := range append(hiddenFolders, os.Getenv("HOME"), os.TempDir()) {
+		if dir == "" {
+			continue
+		}
 		if dir, err := realPath(dir); err == nil && !slices.Contains(shownFolders, dir) {
 			v.Hide = append(v.Hide, dir)
 		}
@@ -127,6 +136,9 @@ func checkArgs(v *confine.View) error {
 		if flag, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(flag, "-") {
 			arg = value
 		}
+		if arg == "" {
+			continue
+		}
 		path, err := realPath(arg)
 		if err != nil || v.Dir != "" && shows(v, path) || filepath.IsAbs(arg) && shows(v, path) {
 			continue
@@ -141,7 +153,7 @@ func checkArgs(v *confine.View) error {
 
 var (
 	// hiddenFolders hold files and sockets of users and services.
-	hiddenFolders = []string{"/home", "/root", "/tmp", "/run", "/var"}
+	hiddenFolders = []string{"/home", "/root", "/tmp", "/run", "/var", "/dev/shm"}
 	// shownFolders are what no program runs without.
 	shownFolders = []string{"/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/sys", "/usr", "/usr/bin", "/usr/lib", "/usr/local", "/usr/local/bin"}
 )

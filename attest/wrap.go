@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/plimsoll-attest/plimsoll/call"
@@ -56,8 +57,8 @@ type Runner struct {
 	// Expose are files and folders that it may read, although they are in folders
 	// hidden from it.
 	Expose []string
-	// Hide are further files whose folders are hidden from it, as those of the key
-	// and the bundle are.
+	// Hide are further secret files, whose folders are hidden from it as those of the
+	// key and the bundle are. Each may have one name (hard link) only.
 	Hide []string
 	// AllowWeakIsolation runs it also where a part of its view cannot be had;
 	// Wrapped.Open says which.
@@ -107,17 +108,20 @@ type Wrapped struct {
 	scratch string
 	window  *window // nil when Stdin is the caller's
 
-	lines    uint64 // forwarded
-	outcomes chan *Outcome
+	lines    uint64        // forwarded
+	pending  atomic.Bool   // a call was sent and its outcome not taken
+	outcomes chan *Outcome // of that one
 	signed   chan struct{} // closed when result and err are there
 	result   *Result
 	err      error
 
-	input   sync.Once     // closes stdin
-	passed  chan struct{} // closed when all of stderr is passed on
-	signals sync.Mutex
-	asked   bool  // to end
-	late    error // why it was killed
+	input  sync.Once     // closes stdin
+	passed chan struct{} // closed when all of stderr is passed on
+
+	mu      sync.Mutex
+	asked   bool        // to end
+	timeout *time.Timer // of the call that is out
+	late    error       // why it was killed
 }
 
 // Wrap starts a runner that the key, the bundle and the machine's other users are
@@ -130,7 +134,8 @@ type Wrapped struct {
 //
 // Calls are made with Call, one after the other. Each must come back as it was
 // given: a run log that states another request, a call twice or one of another
-// session is wrong, and the runner is killed. Close ends the runner.
+// session is wrong, and the runner is killed. Close ends the runner. Signal may be
+// called at any time, the other methods by one goroutine at a time.
 //
 // Errors are those of Sign, or wrap ErrIsolation or ErrRunner. When ctx is done
 // the runner is asked to end, as by SIGTERM; its evidence is signed all the same.
@@ -218,9 +223,12 @@ func (w *Wrapped) start(view *confine.View) (err error) {
 
 // end tells whoever waits what became of the call that is out.
 func (w *Wrapped) end(o Outcome) {
+	w.mu.Lock()
+	w.timeout.Stop()
+	w.mu.Unlock()
 	out := w.window.shut()
 	out.Recorded, out.Refused = o.Recorded, o.Refused
-	w.outcomes <- out
+	w.outcomes <- out // there is room: no other is out before this one is taken
 }
 
 // Call gives the runner a call, one line of JSON (docs/runner.md), and waits until
@@ -239,25 +247,24 @@ func (w *Wrapped) Call(ctx context.Context, text []byte) (*Outcome, error) {
 
 // Send is the first half of Call.
 func (w *Wrapped) Send(text []byte) error {
-	if w.window == nil {
+	switch {
+	case w.window == nil:
 		return fmt.Errorf("%w: the runner's input is not ours", ErrCall)
-	}
-	if w.window.out() != nil {
+	case w.pending.Load():
 		return fmt.Errorf("%w: another is out", ErrCall)
 	}
-	if len(text) > call.MaxBytes {
-		return fmt.Errorf("%w: more than %d bytes", ErrCall, call.MaxBytes)
+	text, err := oneLine(text)
+	if err != nil {
+		return err
 	}
-	// White space between the tokens of JSON may be a line's end, which ends the
-	// call here.
-	text = bytes.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' {
-			return ' '
-		}
-		return r
-	}, bytes.TrimSpace(text))
 	w.lines++
-	if len(text) > 0 {
+	if len(bytes.TrimSpace(text)) > 0 {
+		w.pending.Store(true)
+		w.mu.Lock()
+		w.timeout = time.AfterFunc(w.runner.CallTimeout, func() {
+			w.kill(fmt.Errorf("%w: no answer to line %d within %v: killed", ErrRunner, w.lines, w.runner.CallTimeout))
+		})
+		w.mu.Unlock()
 		w.window.forward(w.lines, text)
 	}
 	if _, err := w.process.Stdin.Write(append(text, '\n')); err != nil {
@@ -267,29 +274,46 @@ func (w *Wrapped) Send(text []byte) error {
 	return nil
 }
 
+// oneLine returns a call as one line. The line ends within it are white space
+// between the tokens of JSON; where they are not, and in all else, nothing is
+// changed: what is signed is what was asked.
+func oneLine(text []byte) ([]byte, error) {
+	if len(text) > call.MaxBytes {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrCall, call.MaxBytes)
+	}
+	line := bytes.Clone(bytes.TrimSuffix(text, []byte("\n")))
+	if !bytes.ContainsRune(line, '\n') {
+		return line, nil
+	}
+	if _, refused := call.Parse(line); refused != nil {
+		return nil, fmt.Errorf("%w: more than one line, and %w", ErrCall, refused)
+	}
+	for i, c := range line {
+		if c == '\n' {
+			line[i] = ' '
+		}
+	}
+	return line, nil
+}
+
 // Await is the second half of Call.
 func (w *Wrapped) Await(ctx context.Context) (*Outcome, error) {
-	if w.window.out() == nil && len(w.outcomes) == 0 {
+	if !w.pending.Load() {
 		return nil, nil
 	}
-	timeout := time.NewTimer(w.runner.CallTimeout)
-	defer timeout.Stop()
 	done := ctx.Done()
 	for {
 		select {
 		case o := <-w.outcomes:
+			w.pending.Store(false)
 			return o, nil
 		case <-done:
 			done = nil
 			w.ask(os.Interrupt)
-		case <-timeout.C:
-			w.late = fmt.Errorf("%w: no answer to line %d within %v: killed", ErrRunner, w.lines, w.runner.CallTimeout)
-			w.process.Kill()
-			<-w.signed
-			return nil, joinText(w.late, w.over())
 		case <-w.signed:
 			select {
 			case o := <-w.outcomes: // its last
+				w.pending.Store(false)
 				return o, nil
 			default:
 				return nil, w.over()
@@ -298,8 +322,31 @@ func (w *Wrapped) Await(ctx context.Context) (*Outcome, error) {
 	}
 }
 
+// Done is closed when the runner's evidence is over, or wrong.
+func (w *Wrapped) Done() <-chan struct{} { return w.signed }
+
+// kill ends the runner for a reason.
+func (w *Wrapped) kill(why error) {
+	w.mu.Lock()
+	if w.late == nil {
+		w.late = why
+	}
+	w.mu.Unlock()
+	w.process.Kill()
+}
+
+// why returns the reason why the runner was killed, if it was.
+func (w *Wrapped) why() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.late
+}
+
 // over is the error of a call that the runner's log has no place for any more.
 func (w *Wrapped) over() error {
+	if late := w.why(); late != nil {
+		return joinText(late, w.err)
+	}
 	if w.err != nil {
 		return w.err
 	}
@@ -319,8 +366,8 @@ func (w *Wrapped) Signal(s os.Signal) {
 
 // ask asks the runner to end, the first time.
 func (w *Wrapped) ask(s os.Signal) bool {
-	w.signals.Lock()
-	defer w.signals.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.asked {
 		return false
 	}
@@ -329,13 +376,17 @@ func (w *Wrapped) ask(s os.Signal) bool {
 	return true
 }
 
-// Close ends the runner's input, waits until its evidence is signed and it has
+// Close ends the runner's input, if that is ours, waits until its evidence is signed and it has
 // exited, and removes its scratch folder. The error is nil only if its log was
 // whole and each call that was forwarded has its outcome. An Ended comes with
 // every error.
 func (w *Wrapped) Close() (*Ended, error) {
-	w.CloseInput()
-	w.within(w.runner.CallTimeout, "end its log", func() { <-w.signed })
+	if w.window == nil {
+		<-w.signed
+	} else {
+		w.CloseInput()
+		w.within(w.runner.CallTimeout, "end its log", func() { <-w.signed })
+	}
 	status, err := 0, error(nil)
 	w.within(min(exitTimeout, w.runner.CallTimeout), "exit after the end of its log", func() { status, err = w.process.Wait() })
 	<-w.passed
@@ -349,8 +400,8 @@ func (w *Wrapped) Close() (*Ended, error) {
 	case err != nil:
 		err = fmt.Errorf("%w: %w", ErrRunner, err)
 	}
-	if w.late != nil {
-		err = joinText(w.late, err)
+	if late := w.why(); late != nil {
+		err = joinText(late, err)
 	}
 	if w.window != nil {
 		if ended.Open = w.window.out(); ended.Open != nil && err == nil {
@@ -358,18 +409,18 @@ func (w *Wrapped) Close() (*Ended, error) {
 		}
 	}
 	if gone := confine.RemoveScratch(w.scratch); gone != nil && w.runner.Stderr != nil {
-		fmt.Fprintf(w.runner.Stderr, "scratch folder: %v\n", gone)
+		fmt.Fprintf(w.runner.Stderr, "%s: not all of it could be removed: %.200s\n", w.scratch, visible.Text(gone.Error()))
 	}
 	return ended, err
 }
 
 // within waits for what a runner should do, and kills it when it does not in time.
 func (w *Wrapped) within(d time.Duration, what string, wait func()) {
-	late := time.AfterFunc(d, w.process.Kill)
+	late := time.AfterFunc(d, func() {
+		w.kill(fmt.Errorf("%w: it did not %s within %v: killed", ErrRunner, what, d))
+	})
+	defer late.Stop()
 	wait()
-	if !late.Stop() && w.late == nil {
-		w.late = fmt.Errorf("%w: it did not %s within %v: killed", ErrRunner, what, d)
-	}
 }
 
 // joinText is both errors in one line.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -345,6 +346,16 @@ var attacks = map[string]func(args []string) (string, error){
 		}
 		return "", errors.Join(errs...)
 	},
+	// Its group, in which the launcher is not.
+	"group": func([]string) (string, error) {
+		signal.Ignore(syscall.SIGTERM)
+		if err := syscall.Kill(0, syscall.SIGTERM); err != nil {
+			return err.Error(), nil
+		}
+		_ = syscall.Kill(-1, syscall.SIGKILL)
+		time.Sleep(100 * time.Millisecond)
+		return "", errors.New("it is left to be seen")
+	},
 	// A child that ignores what can be ignored, in a session of its own.
 	"outlive": func(args []string) (string, error) {
 		cmd := exec.Command("/bin/sh", "-c", "trap '' HUP INT TERM; exec sleep "+args[0])
@@ -543,6 +554,24 @@ var lies = map[string]func(*liar){
 		l.finish(2)
 	},
 	"nothing read": func(*liar) { time.Sleep(time.Hour) },
+	"every line": func(l *liar) {
+		calls := uint64(0)
+		for {
+			line, err := l.in.ReadBytes('\n')
+			if err != nil {
+				break
+			}
+			asked, refused := call.Parse(bytes.TrimSuffix(line, []byte("\n")))
+			if refused != nil {
+				os.Exit(8)
+			}
+			c := bundletest.JavaScript("", "", "1\n")
+			c.Request = asked.Request
+			state(l.session.Add(c).Entry())
+			calls++
+		}
+		l.finish(calls)
+	},
 }
 
 // zeros is a line of a run log that does not end.

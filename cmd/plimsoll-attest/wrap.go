@@ -88,11 +88,11 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 	if calls != nil {
 		defer calls.Close()
 	}
-	expected, err := openExpected(flags.expectOut)
+	opts, err := flags.options()
 	if err != nil {
 		return err
 	}
-	opts, err := flags.options()
+	expected, err := openExpected(ctx, flags.expectOut)
 	if err != nil {
 		return err
 	}
@@ -100,12 +100,10 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 	opts.Progress = out.recorded
 	runner := attest.Runner{
 		Args: args, Expose: flags.expose, AllowWeakIsolation: flags.weak, CallTimeout: flags.callTimeout,
-		Hide: []string{flags.passphraseFile, flags.expectOut}, Stderr: std.err,
+		Hide: []string{flags.passphraseFile}, Stderr: std.err,
 	}
 	if calls == nil {
 		runner.Stdin = std.in
-	} else if flags.calls != stdinName {
-		runner.Hide = append(runner.Hide, flags.calls)
 	}
 	// From here on a signal is the runner's.
 	signals := make(chan os.Signal, 4)
@@ -113,6 +111,9 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 	defer signal.Stop(signals)
 
 	w, err := attest.Wrap(ctx, opts, runner)
+	if err != nil {
+		expected.discard()
+	}
 	if errors.Is(err, attest.ErrIsolation) || errors.Is(err, attest.ErrRunner) {
 		return err // not the bundle's
 	}
@@ -137,7 +138,7 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 	}
 	ended, err := w.Close()
 	expected.add(ended.Open)
-	err = errors.Join(err, forwarded, expected.write(std))
+	err = errors.Join(err, forwarded, expected.close())
 	out.ended(ended, err)
 	tellSideFiles(std, ended.SideFiles)
 	switch {

@@ -28,7 +28,7 @@ import (
 // TestWrapAsOrdinaryUser runs the tests of this package again without root's
 // rights: the view is made otherwise then.
 func TestWrapAsOrdinaryUser(t *testing.T) {
-	asuser.Rerun(t, "HostileRunner|AnotherUser|MissingNamespaces|Signer|NothingOutlives|Terminal|Runner|Session|Record", 10, nil)
+	asuser.Rerun(t, "HostileRunner|AnotherUser|MissingNamespaces|Signer|Launcher|Input|NothingOutlives|Terminal|Runner|Session|Record", 10, nil)
 }
 
 const (
@@ -164,6 +164,7 @@ func TestHostileRunner(t *testing.T) {
 		{"memory of another", []string{pid}, false},
 		{"descriptor of another", []string{pid}, false},
 		{"signal", []string{pid}, true},
+		{"group", nil, false},
 		{"core files", nil, false},
 		{"socket", []string{"unix", s.socket}, true},
 		{"socket", []string{"unix", abstract}, true},
@@ -614,6 +615,148 @@ func TestKeyMountedTwice(t *testing.T) {
 	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-c", script, "sh"}, attack.Args...)...)
 	if code, _, stderr := runCmd(t, cmd, ""); code != 0 || !strings.Contains(stderr, "kept out: ") {
 		t.Errorf("exit status %d: %s", code, stderr)
+	}
+}
+
+// TestKeyMountedAsFile: as containers are given keys. And what is exposed may not
+// hold it by another way.
+func TestKeyMountedAsFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts")
+	}
+	s := newScene(t, plain)
+	for name, c := range map[string]struct {
+		mount string // of the key or its folder, at /mnt/x
+		flags []string
+		args  []string
+		code  int
+		want  string
+	}{
+		"a file":            {"touch /mnt/x/k2; mount --bind '%s/keys/k' /mnt/x/k2", nil, []string{"read", "at:/mnt/x/k2"}, 0, "kept out: "},
+		"exposed elsewhere": {"mount --bind '%s' /mnt/x", []string{"--expose", "/mnt/x"}, []string{"read", "at:/mnt/x/keys/k"}, exitUnsigned, "which is to be exposed, holds /mnt/x/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attack := s.wrap(c.flags, append([]string{badRunner, "attack"}, c.args...)...)
+			script := "mount -t tmpfs x /mnt; mkdir /mnt/x; " + fmt.Sprintf(c.mount, s.dir) + `; exec "$@"`
+			cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-c", script, "sh"}, attack.Args...)...)
+			if code, _, stderr := runCmd(t, cmd, ""); code != c.code || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit status %d: %s", code, stderr)
+			}
+		})
+	}
+}
+
+// TestLauncherKilled: by somebody else than the runner. The runner goes too, and
+// what it had stated is not in the bundle.
+func TestLauncherKilled(t *testing.T) {
+	s := newScene(t, plain)
+	cmd := s.wrap(nil, badRunner, "attack", "outlive", "86398", "stay")
+	stop := startUntil(t, cmd, "ready")
+	defer stop()
+	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := false
+	for _, f := range children {
+		data, _ := os.ReadFile(f)
+		for _, pid := range strings.Fields(string(data)) {
+			n, _ := strconv.Atoi(pid)
+			killed = syscall.Kill(n, syscall.SIGKILL) == nil
+		}
+	}
+	if !killed {
+		t.Fatal("no launcher is seen")
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("wrap does not end")
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitUnsigned {
+		t.Errorf("exit status %d", code)
+	}
+	for begin := time.Now(); running("86398"); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the runner is still there")
+		}
+	}
+	if !bytes.Equal(s.content(t), s.before) {
+		t.Error("the bundle has changed")
+	}
+}
+
+// TestInputOfTheRunner: without --calls standard input is the runner's, whenever it
+// comes and however long it takes.
+func TestInputOfTheRunner(t *testing.T) {
+	s := newScene(t, plain)
+	cmd := s.wrap([]string{"--call-timeout", "100ms"}, badRunner, "log", "every line")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(400 * time.Millisecond)
+	fmt.Fprint(stdin, twoCalls)
+	stdin.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, errs.String())
+	}
+	if end := lastLine(t, out.String()); end.Calls != 2 || !end.Sealed {
+		t.Errorf("end: %+v", end)
+	}
+}
+
+// TestCallsAreNotChanged: what is signed is what was asked, byte for byte, or it is
+// refused.
+func TestCallsAreNotChanged(t *testing.T) {
+	js := func(code string) string { return `{"trace_id":"a","javascript":{"code":"` + code + `"}}` }
+	for name, c := range map[string]struct {
+		calls string
+		code  int
+		want  int // calls in the bundle
+	}{
+		"a call":                   {js("1") + "\n", 0, 1},
+		"no line end":              {js("1"), 0, 1},
+		"a line of CR and LF":      {js("1") + "\r\n", 0, 1},
+		"blank before":             {"\n \n" + js("1"), exitUnsigned, 0}, // the test's runner takes no blank lines
+		"bytes that are not UTF-8": {js("a\xffb"), exitUnsigned, 0},
+		"CR in a string":           {js("a\rb"), exitUnsigned, 0},
+		"NUL in a string":          {js("a\x00b"), exitUnsigned, 0},
+		"a no-break space before":  {"\u00a0" + js("1"), exitUnsigned, 0},
+		"many":                     {},
+		"long":                     {js(strings.Repeat("x", 200_000)), 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "many" {
+				var b strings.Builder
+				for i := range 300 {
+					fmt.Fprintf(&b, `{"trace_id":"a%d","javascript":{"code":"%d"}}`+"\n", i, i)
+				}
+				c.calls, c.code, c.want = b.String(), 0, 300
+			}
+			s := newScene(t, plain)
+			code, stdout, stderr := runCmd(t, s.wrap([]string{"--calls", "-"}, badRunner, "log", "every line"), c.calls)
+			if end := lastLine(t, stdout); code != c.code || int(end.Calls) != c.want {
+				t.Errorf("exit status %d, want %d, %d calls, want %d: %.500s", code, c.code, end.Calls, c.want, stderr)
+			}
+		})
+	}
+}
+
+// TestLongCallThatNobodyReads: the time of a call counts from its sending.
+func TestLongCallThatNobodyReads(t *testing.T) {
+	s := newScene(t, plain)
+	long := `{"javascript":{"code":"` + strings.Repeat("x", 200_000) + `"}}`
+	code, _, stderr := runCmd(t, s.wrap([]string{"--calls", "-", "--call-timeout", "1s"}, badRunner, "log", "nothing read"), long)
+	if code != exitUnsigned || !strings.Contains(stderr, "no answer to line 1 within 1s: killed") {
+		t.Errorf("exit status %d: %.500s", code, stderr)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-attest/plimsoll/attest"
 	"github.com/plimsoll-attest/plimsoll/call"
 	"github.com/plimsoll-attest/plimsoll/internal/cli"
+	"github.com/plimsoll-attest/plimsoll/internal/filelock"
 	"github.com/plimsoll-attest/plimsoll/runlog"
 	"github.com/plimsoll-attest/plimsoll/verify"
 )
@@ -179,10 +180,11 @@ func (o *wrapOutput) forward(ctx context.Context, w *attest.Wrapped, calls io.Re
 			select {
 			case line = <-lines:
 			case <-ctx.Done():
+			case <-w.Done():
 			}
 		}
 		switch {
-		case ctx.Err() != nil:
+		case line.text == nil && line.err == nil, ctx.Err() != nil:
 			return nil
 		case line.err == io.EOF:
 			return nil
@@ -261,7 +263,7 @@ func readCall(r *bufio.Reader) ([]byte, error) {
 		switch {
 		case err == bufio.ErrBufferFull:
 		case err == io.EOF && len(text) > 0, err == nil:
-			return bytes.TrimSuffix(text, []byte("\n")), nil
+			return append([]byte{}, bytes.TrimSuffix(text, []byte("\n"))...), nil
 		default:
 			return nil, err
 		}
@@ -271,38 +273,81 @@ func readCall(r *bufio.Reader) ([]byte, error) {
 // An expectedList adds to a file the calls that were forwarded, but for those that
 // were refused: what verify --expect wants of the bundle. A nil one does nothing.
 type expectedList struct {
-	name  string
-	items []byte
+	file *os.File // at its end, locked
+	err  error    // the first
 }
 
-// openExpected takes the list that is there, which has the calls of earlier runs.
-func openExpected(name string) (*expectedList, error) {
+// openExpected opens the list, which may have the calls of earlier runs.
+func openExpected(ctx context.Context, name string) (*expectedList, error) {
 	if name == "" {
 		return nil, nil
 	}
-	items, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, cli.FileError(err))
 	}
-	if n := len(items); n > 0 && items[n-1] != '\n' {
-		return nil, fmt.Errorf("%s: the last line has no end", name)
+	if err := checkExpected(ctx, f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &expectedList{name: name, items: items}, nil
+	return &expectedList{file: f}, nil
+}
+
+func checkExpected(ctx context.Context, f *os.File) error {
+	switch err := filelock.Lock(ctx, f, 0); {
+	case errors.Is(err, errors.ErrUnsupported): // the file system has none
+	case err != nil:
+		return err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return cli.FileError(err)
+	case !info.Mode().IsRegular():
+		return errors.New("not a regular file")
+	case info.Size() == 0:
+		return nil
+	}
+	last := make([]byte, 1)
+	if _, err := f.ReadAt(last, info.Size()-1); err != nil {
+		return cli.FileError(err)
+	}
+	if last[0] != '\n' {
+		return errors.New("the last line has no end")
+	}
+	return nil
 }
 
 // add adds a call that was recorded, or is open.
 func (l *expectedList) add(o *attest.Outcome) {
-	if l != nil && o != nil && o.RequestSHA256 != "" {
-		l.items = fmt.Appendf(l.items, "%s %s\n", o.RequestSHA256, o.TraceID)
+	if l == nil || l.err != nil || o == nil || o.RequestSHA256 == "" {
+		return
 	}
+	_, l.err = fmt.Fprintf(l.file, "%s %s\n", o.RequestSHA256, o.TraceID)
 }
 
-func (l *expectedList) write(std *streams) error {
+// discard closes a list of a run that was none. One that is empty is not left.
+func (l *expectedList) discard() {
+	if l == nil {
+		return
+	}
+	if info, err := l.file.Stat(); err == nil && info.Size() == 0 {
+		os.Remove(l.file.Name())
+	}
+	l.file.Close()
+}
+
+// close returns the first error that there was.
+func (l *expectedList) close() error {
 	if l == nil {
 		return nil
 	}
-	return replaceFile(std, l.name, func(w io.Writer) error {
-		_, err := w.Write(l.items)
-		return err
-	})
+	err := errors.Join(l.file.Sync(), l.file.Close())
+	if l.err != nil {
+		err = l.err
+	}
+	if err != nil {
+		return fmt.Errorf("expected list: %w", err) // with its name
+	}
+	return nil
 }

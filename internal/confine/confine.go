@@ -24,6 +24,9 @@ type View struct {
 	// links; those that do not exist are hidden as they are. The places under
 	// which they are mounted as well are hidden too.
 	Hide []string
+	// Guard are files whose folders are hidden wherever the files are mounted, and
+	// that nothing exposed may hold.
+	Guard []string
 	// Expose are files and folders that it may read, although they are in hidden
 	// folders.
 	Expose []string

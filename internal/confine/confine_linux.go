@@ -53,16 +53,21 @@ type event struct {
 	Open    string `json:",omitempty"` // a part that there is not
 	Failed  string `json:",omitempty"` // the program was not started
 	Lacking string `json:",omitempty"` // nor was it, for these parts
-	Started bool   `json:",omitempty"`
+	Started int    `json:",omitempty"` // the program's process
 	Ended   *int   `json:",omitempty"` // exit status, or 128 and the signal
 }
 
 type launcher struct {
-	cmd    *exec.Cmd
-	orders *os.File
-	events *json.Decoder
+	cmd     *exec.Cmd
+	orders  *os.File
+	told    *os.File // where events come from
+	events  *json.Decoder
+	program int // pidfd, or -1 when it has ended already
 
 	ordering sync.Mutex
+	over     chan struct{} // closed when the program has ended, and the launcher
+	status   int
+	err      error
 }
 
 // Start starts a program. The error wraps ErrIsolation when a part of the view
@@ -72,6 +77,7 @@ func Start(v *View) (*Process, error) {
 		return nil, errors.New("confine.HandOver was not called at the start of the program")
 	}
 	p := new(Process)
+	p.over = make(chan struct{})
 	var theirs, ours []*os.File
 	closeAll := func(list []*os.File) {
 		for _, f := range list {
@@ -98,7 +104,7 @@ func Start(v *View) (*Process, error) {
 		}
 	}
 	p.Stdin, p.Stdout, p.Stderr, p.orders = ours[0], ours[1], ours[2], ours[3]
-	p.events = json.NewDecoder(ours[4])
+	p.told, p.events = ours[4], json.NewDecoder(ours[4])
 	p.cmd = &exec.Cmd{
 		Path:       "/proc/self/exe",
 		Args:       []string{launcherName},
@@ -121,8 +127,8 @@ func Start(v *View) (*Process, error) {
 	defer late.Stop()
 	if err := p.begin(v); err != nil {
 		p.Kill()
-		_, _ = p.Wait()
-		closeAll(ours)
+		closeAll(ours) // its orders among them
+		_ = p.cmd.Wait()
 		return nil, err
 	}
 	return p, nil
@@ -135,7 +141,8 @@ func (p *Process) begin(v *View) error {
 	}
 	for {
 		var e event
-		switch err := p.events.Decode(&e); {
+		err := p.events.Decode(&e)
+		switch {
 		case err != nil:
 			return fmt.Errorf("launcher: ended before it started the program: %w", err)
 		case e.Open != "":
@@ -144,7 +151,13 @@ func (p *Process) begin(v *View) error {
 			return errors.New(e.Failed)
 		case e.Lacking != "":
 			return fmt.Errorf("%w: %s", ErrIsolation, e.Lacking)
-		case e.Started:
+		case e.Started != 0:
+			// For the case that the launcher is killed.
+			p.program, err = unix.PidfdOpen(e.Started, 0)
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("the program's process: %w", err)
+			}
+			go p.watch()
 			return nil
 		}
 	}
@@ -166,28 +179,44 @@ func (l *launcher) order(b byte) {
 	_, _ = l.orders.Write([]byte{b}) // it is gone, and with it the program
 }
 
-// Wait waits for the program's end and returns its exit status, or 128 and the
-// number of the signal that ended it. Nothing of it is left then. Wait is called
-// once.
-func (l *launcher) Wait() (status int, err error) {
+// watch waits for the end of the program. When the launcher is not there to tell
+// it, having been killed itself, the program is killed from here, and what it
+// writes is read no more.
+func (p *Process) watch() {
+	defer close(p.over)
 	ended := false
 	for !ended {
 		var e event
-		if err := l.events.Decode(&e); err != nil {
+		if err := p.events.Decode(&e); err != nil {
 			break
 		}
 		if e.Ended != nil {
-			status, ended = *e.Ended, true
+			p.status, ended = *e.Ended, true
 		}
 	}
-	l.ordering.Lock()
-	l.orders.Close()
-	l.ordering.Unlock()
-	err = l.cmd.Wait()
+	p.ordering.Lock()
+	p.orders.Close()
+	p.ordering.Unlock()
 	if !ended {
-		return 0, fmt.Errorf("the launcher ended before the program: %w", errOr(err, io.ErrUnexpectedEOF))
+		_ = unix.PidfdSendSignal(p.program, unix.SIGKILL, nil, 0)
 	}
-	return status, nil
+	err := p.cmd.Wait()
+	p.told.Close()
+	if !ended {
+		p.err = fmt.Errorf("the launcher ended before the program: %w", errOr(err, io.ErrUnexpectedEOF))
+		p.Stdout.Close()
+		p.Stderr.Close()
+	}
+	if p.program >= 0 {
+		unix.Close(p.program)
+	}
+}
+
+// Wait waits for the program's end and returns its exit status, or 128 and the
+// number of the signal that ended it. Nothing of it is left then.
+func (l *launcher) Wait() (status int, err error) {
+	<-l.over
+	return l.status, l.err
 }
 
 func errOr(err, otherwise error) error {

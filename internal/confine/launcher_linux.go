@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strings"
 	"syscall"
@@ -42,6 +43,9 @@ var spaces = []struct {
 // launch is the launcher. Its memory holds nothing but the view.
 func launch() {
 	runtime.LockOSThread() // the program's parent is this thread
+	// Whoever ends all of a service's processes at once leaves the end of the program
+	// to the one that was asked to end it.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	_ = unix.CloseRange(eventsFile+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	unix.CloseOnExec(ordersFile)
 	unix.CloseOnExec(eventsFile)
@@ -82,7 +86,7 @@ func launch() {
 			os.Exit(1)
 		}
 	}
-	_ = events.Encode(event{Started: true})
+	_ = events.Encode(event{Started: cmd.Process.Pid})
 	_ = cmd.Wait()
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	code := status.ExitStatus()
@@ -182,7 +186,8 @@ func (s *setup) startView() (*exec.Cmd, *json.Decoder, error) {
 
 // again is this program started anew in namespaces.
 func again(name string, flags uintptr) *exec.Cmd {
-	attr := &syscall.SysProcAttr{Cloneflags: flags}
+	// A session of its own: a signal to its group reaches nothing else.
+	attr := &syscall.SysProcAttr{Cloneflags: flags, Setsid: true}
 	if flags&unix.CLONE_NEWUSER != 0 {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: innerID, HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: innerID, HostID: os.Getegid(), Size: 1}}

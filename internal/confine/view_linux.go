@@ -59,6 +59,7 @@ func (v *view) want(p part, of string, err error) error {
 }
 
 func (v *view) make() error {
+	defer unix.Umask(unix.Umask(0o022)) // folders on the way to what is shown are for all
 	if v.Spaces&unix.CLONE_NEWNET != 0 {
 		if err := v.want(partNetwork, "", loopbackUp()); err != nil {
 			return err
@@ -68,7 +69,8 @@ func (v *view) make() error {
 		return v.enter() // the mounts are everybody's
 	}
 	// What is done here is not seen outside. Nothing else may be done before.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+	// What is mounted outside later is not seen here either.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return &partError{part: partMounts, err: err}
 	}
 	return v.mounts()
@@ -95,7 +97,11 @@ func (v *view) mounts() error {
 	if err != nil {
 		return &partError{part: partHidden, err: err}
 	}
-	hide := outermost(v.Hide, string(mountinfo))
+	guarded, err := v.guarded(string(mountinfo))
+	if err != nil {
+		return err
+	}
+	hide := outermost(append(guarded, v.Hide...), string(mountinfo))
 	binds, err := v.bindings(hide)
 	if err != nil {
 		return err
@@ -103,7 +109,7 @@ func (v *view) mounts() error {
 	devices := deviceBindings()
 
 	err = unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE,
-		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID})
+		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
 	if err := v.want(partReadOnly, "", err); err != nil {
 		return err
 	}
@@ -147,6 +153,25 @@ func (v *view) enter() error {
 		return os.Chdir(v.Dir)
 	}
 	return os.Chdir(v.home)
+}
+
+// guarded returns the folders of the guarded files, wherever those are mounted.
+func (v *view) guarded(mountinfo string) (dirs []string, err error) {
+	for _, file := range v.Guard {
+		for _, path := range places(file, mountinfo) {
+			dir := filepath.Dir(path)
+			if dir == "/" {
+				return nil, &partError{part: partHidden, of: path, err: errors.New("the file is mounted in /, which cannot be hidden")}
+			}
+			for _, exposed := range v.Expose {
+				if inside(path, exposed) {
+					return nil, &partError{part: partHidden, of: dir, err: fmt.Errorf("%s, which is to be exposed, holds %s", exposed, path)}
+				}
+			}
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, nil
 }
 
 // bindings takes what is shown in hidden folders: the program, what is exposed,
