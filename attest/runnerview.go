@@ -95,7 +95,7 @@ func (w *Wrapped) view(o *Options) (*confine.View, error) {
 // heldBy returns the guarded file that a folder holds, or is.
 func heldBy(path string, guarded []string) string {
 	for _, file := range guarded {
-		if inside(file, path) {
+		if confine.Inside(file, path) {
 			return file
 		}
 	}
@@ -104,7 +104,7 @@ func heldBy(path string, guarded []string) string {
 
 // shows reports whether the runner sees a path.
 func shows(v *confine.View, path string) bool {
-	in := func(dir string) bool { return inside(path, dir) }
+	in := func(dir string) bool { return confine.Inside(path, dir) }
 	return !slices.ContainsFunc(v.Hide, in) || slices.ContainsFunc(v.Expose, in)
 }
 
@@ -116,7 +116,7 @@ func exposeNode(v *confine.View, guarded []string) {
 		return
 	}
 	for _, name := range []string{"bin", "lib"} { // not its etc, where npm keeps tokens
-		if path, err := realPath(filepath.Join(prefix, name)); err == nil && inside(path, prefix) {
+		if path, err := realPath(filepath.Join(prefix, name)); err == nil && confine.Inside(path, prefix) {
 			v.Expose = append(v.Expose, path)
 		}
 	}
@@ -165,11 +165,6 @@ func realPath(path string) (string, error) {
 		return "", err
 	}
 	return filepath.EvalSymlinks(path)
-}
-
-// inside reports whether a path is a folder or in it.
-func inside(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+string(filepath.Separator))
 }
 
 // passedOn are the variables that a runner is given, by name or beginning.

@@ -138,7 +138,14 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 	}
 	ended, err := w.Close()
 	expected.add(ended.Open)
-	err = errors.Join(err, forwarded, expected.close())
+	for _, more := range []error{forwarded, expected.close()} {
+		switch {
+		case err == nil:
+			err = more
+		case more != nil:
+			err = fmt.Errorf("%w; %w", err, more)
+		}
+	}
 	out.ended(ended, err)
 	tellSideFiles(std, ended.SideFiles)
 	switch {

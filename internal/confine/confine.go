@@ -99,6 +99,11 @@ type Process struct {
 	launcher
 }
 
+// Inside reports whether a path is a folder or in it.
+func Inside(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
 // RemoveScratch removes a scratch folder with what a program has left in it,
 // whatever rights it has given that. A launcher whose caller is gone does so too.
 func RemoveScratch(dir string) error {

@@ -164,7 +164,7 @@ func (v *view) guarded(mountinfo string) (dirs []string, err error) {
 				return nil, &partError{part: partHidden, of: path, err: errors.New("the file is mounted in /, which cannot be hidden")}
 			}
 			for _, exposed := range v.Expose {
-				if inside(path, exposed) {
+				if Inside(path, exposed) {
 					return nil, &partError{part: partHidden, of: dir, err: fmt.Errorf("%s, which is to be exposed, holds %s", exposed, path)}
 				}
 			}
@@ -194,7 +194,7 @@ func (v *view) bindings(hide []string) (list []binding, err error) {
 		return nil
 	}
 	for _, path := range append([]string{v.Path}, v.Expose...) {
-		if !slices.ContainsFunc(hide, func(dir string) bool { return inside(path, dir) }) {
+		if !slices.ContainsFunc(hide, func(dir string) bool { return Inside(path, dir) }) {
 			continue // seen as it is
 		}
 		if err := v.want(partExposed, path, add(path, path, unix.MOUNT_ATTR_RDONLY)); err != nil {
@@ -269,7 +269,7 @@ func outermost(dirs []string, mountinfo string) []string {
 	var all []string
 	for _, dir := range dirs {
 		for _, path := range places(dir, mountinfo) {
-			if inside(path, "/dev") {
+			if Inside(path, "/dev") {
 				continue // there is another one
 			}
 			if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -280,16 +280,11 @@ func outermost(dirs []string, mountinfo string) []string {
 	slices.Sort(all)
 	var list []string
 	for _, path := range all {
-		if len(list) == 0 || !inside(path, list[len(list)-1]) {
+		if len(list) == 0 || !Inside(path, list[len(list)-1]) {
 			list = append(list, path)
 		}
 	}
 	return list
-}
-
-// inside reports whether a path is a folder or in it.
-func inside(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
 // A mountPoint is a line of mountinfo (proc(5)).
@@ -316,7 +311,7 @@ func places(dir, mountinfo string) []string {
 	mounts := mountPoints(mountinfo)
 	var at *mountPoint // where dir is: the last of the longest
 	for i := range mounts {
-		if m := &mounts[i]; inside(dir, m.path) && (at == nil || len(m.path) >= len(at.path)) {
+		if m := &mounts[i]; Inside(dir, m.path) && (at == nil || len(m.path) >= len(at.path)) {
 			at = m
 		}
 	}
@@ -331,9 +326,9 @@ func places(dir, mountinfo string) []string {
 		}
 		var path string
 		switch {
-		case inside(in, m.root):
+		case Inside(in, m.root):
 			path = filepath.Join(m.path, strings.TrimPrefix(in, m.root))
-		case inside(m.root, in): // a part of the folder
+		case Inside(m.root, in): // a part of the folder
 			path = m.path
 		default:
 			continue
