@@ -22,7 +22,7 @@ race = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # What links gVisor takes the race detector four more minutes to compile, and what
 # starts itself a thousand times takes as long with it: make race.
 linux     = $(filter linux,$(shell $(GO) env GOOS))
-sandboxed = $(if $(linux),./runner/local ./cmd/plimsoll-run ./cmd/plimsoll-attest ./examples/harness)
+sandboxed = $(if $(linux),./runner/local ./cmd/plimsoll-run ./cmd/plimsoll-attest ./examples/harness ./examples/harness-python)
 others    = $(shell $(GO) list ./... | grep -v -x $(foreach p,$(sandboxed) -,-e '.*/$(p:./%=%)'))
 
 # The published Python client, which a test drives the embedded gateway with.

@@ -26,6 +26,8 @@ const (
 	// exitTimeout is how long a runner may take to exit after the end of its log; no
 	// longer than a call may.
 	exitTimeout = 30 * time.Second
+	// stopTimeout is how long a runner may take to end when it is asked to.
+	stopTimeout = 30 * time.Second
 	// maxStderr bounds what is passed on of a runner's standard error, in bytes.
 	maxStderr = 256 << 20
 )
@@ -357,7 +359,8 @@ func (w *Wrapped) over() error {
 func (w *Wrapped) CloseInput() { w.input.Do(func() { w.process.Stdin.Close() }) }
 
 // Signal asks the runner to end: to end its call, to close its session. Its
-// evidence is signed all the same. Asked again, it is killed.
+// evidence is signed all the same. Asked again, or when it takes more than 30
+// seconds, it is killed.
 func (w *Wrapped) Signal(s os.Signal) {
 	if !w.ask(s) {
 		w.process.Kill()
@@ -373,6 +376,15 @@ func (w *Wrapped) ask(s os.Signal) bool {
 	}
 	w.asked = true
 	w.process.Signal(s)
+	// Process 1 can be deaf to it: the kernel drops what it does not catch.
+	stop := min(stopTimeout, w.runner.CallTimeout)
+	late := time.AfterFunc(stop, func() {
+		w.kill(fmt.Errorf("%w: it did not end within %v of %v: killed", ErrRunner, stop, s))
+	})
+	go func() {
+		<-w.signed
+		late.Stop()
+	}()
 	return true
 }
 

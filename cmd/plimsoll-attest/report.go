@@ -36,7 +36,7 @@ The page is HTML that needs no script and no other file. It says what the
 verifier found, and of a bundle that is refused why, and nothing of its content.
 
 ` + exitHelp + `
-There is no page where there is no verdict.`,
+Where there is no verdict no page is written, and one that is there stays.`,
 		Example: `  plimsoll-attest report --pub harness.pub --expect calls.txt bundle.jsonl -o report.html`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -213,10 +213,34 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// replaceFile has a file be what write writes, or leaves it as it was.
+// pageStart is how a page begins.
+const pageStart = "<!doctype html>"
+
+// checkReplaceable lets a page be replaced, and no other file: the name may be that
+// of the bundle or a key.
+func checkReplaceable(name string) error {
+	f, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return cli.FileError(err)
+	}
+	defer f.Close()
+	start := make([]byte, len(pageStart))
+	if _, err := io.ReadFull(f, start); err != nil || string(start) != pageStart {
+		return errors.New("exists and is no page: not replaced")
+	}
+	return nil
+}
+
+// replaceFile has a page be what write writes, or leaves it as it was.
 func replaceFile(std *streams, name string, write func(io.Writer) error) error {
 	if name == stdinName {
 		return write(std.out)
+	}
+	if err := checkReplaceable(name); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	file, err := os.CreateTemp(filepath.Dir(name), ".plimsoll-report-*")
 	if err != nil {

@@ -45,7 +45,7 @@ runner's word in any case.
 
 Standard output has a line of JSON for each call once it is on disk, and one at the
 end (docs/wrap.md). SIGINT, SIGTERM and SIGHUP are passed on to the runner, which
-ends its session; a second one kills it.
+ends its session; one more than a second later kills it.
 
 Exit status: the runner's own when all of its evidence is signed; else 125, and
 standard error says why.`,
@@ -97,13 +97,13 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 		return err
 	}
 	out := &wrapOutput{std: std}
-	opts.Progress = out.recorded
 	runner := attest.Runner{
 		Args: args, Expose: flags.expose, AllowWeakIsolation: flags.weak, CallTimeout: flags.callTimeout,
 		Hide: []string{flags.passphraseFile}, Stderr: std.err,
 	}
 	if calls == nil {
 		runner.Stdin = std.in
+		opts.Progress = func(r attest.Recorded) { out.recorded(0, &r) }
 	}
 	// From here on a signal is the runner's.
 	signals := make(chan os.Signal, 4)
@@ -126,9 +126,20 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 	stopped, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
+		// One ^C can come twice, from the terminal and from a harness that passes it on.
+		const same = time.Second
+		var first time.Time
 		for s := range signals {
-			std.complain("%v: the runner is asked to end; signing what is left", s)
-			stop()
+			switch {
+			case first.IsZero():
+				first = time.Now()
+				std.complain("%v: the runner is asked to end; signing what is left", s)
+				stop()
+			case time.Since(first) < same:
+				continue
+			default:
+				std.complain("%v again: the runner is killed", s)
+			}
 			w.Signal(s)
 		}
 	}()
@@ -137,7 +148,6 @@ func (flags *wrapFlags) run(ctx context.Context, std *streams, args []string) er
 		forwarded = out.forward(stopped, w, calls, expected)
 	}
 	ended, err := w.Close()
-	expected.add(ended.Open)
 	for _, more := range []error{forwarded, expected.close()} {
 		switch {
 		case err == nil:

@@ -352,6 +352,7 @@ func TestNothingOutlives(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 			c.Process.Signal(unix.SIGTERM)
 		}},
+		"deaf to SIGTERM":   {"stay", func(c *exec.Cmd) { c.Process.Signal(unix.SIGTERM) }},
 		"the signer killed": {"stay", func(c *exec.Cmd) { c.Process.Kill() }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -363,7 +364,7 @@ func TestNothingOutlives(t *testing.T) {
 					t.Errorf("exit status %d: %s", code, stderr)
 				}
 			} else {
-				cmd := s.wrap(nil, append(attack, c.runner)...)
+				cmd := s.wrap([]string{"--call-timeout", "2s"}, append(attack, c.runner)...)
 				defer startUntil(t, cmd, "ready")()
 				for begin := time.Now(); !running(token); time.Sleep(10 * time.Millisecond) {
 					if time.Since(begin) > 10*time.Second {
@@ -757,6 +758,33 @@ func TestLongCallThatNobodyReads(t *testing.T) {
 	code, _, stderr := runCmd(t, s.wrap([]string{"--calls", "-", "--call-timeout", "1s"}, badRunner, "log", "nothing read"), long)
 	if code != exitUnsigned || !strings.Contains(stderr, "no answer to line 1 within 1s: killed") {
 		t.Errorf("exit status %d: %.500s", code, stderr)
+	}
+}
+
+// TestListBeforeTheCall: a call that may have run when the signer was killed is on
+// the caller's list, so that the bundle without it is refused.
+func TestListBeforeTheCall(t *testing.T) {
+	s := newScene(t, plain)
+	list := filepath.Join(s.dir, "list")
+	cmd := s.wrap([]string{"--calls", "-", "--expect-out", list}, badRunner, "log", "nothing read")
+	cmd.Stdin = strings.NewReader(twoCalls)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if data, _ := os.ReadFile(list); bytes.HasSuffix(data, []byte(" a\n")) {
+			break
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatal("it is not on the list")
+		}
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	for args, want := range map[string]int{"--expect=" + list: exitRefused, "--expect-ids=first": exitDone} {
+		if code, _, stderr := runCmd(t, exec.Command(program, "verify", "--pub", s.pub, args, s.bundle), ""); code != want {
+			t.Errorf("%s: exit status %d, want %d: %s", args, code, want, stderr)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type wrapLine struct {
 
 // A wrapCall is a call that is signed and on disk.
 type wrapCall struct {
+	InputLine     uint64         `json:"input_line"` // 0 when the input is the runner's
 	TraceID       string         `json:"trace_id"`
 	Line          uint64         `json:"line"` // of the bundle
 	RecordSHA256  string         `json:"record_sha256"`
@@ -89,8 +90,9 @@ type wrapEnd struct {
 }
 
 type wrapOpen struct {
-	InputLine uint64 `json:"input_line"`
-	TraceID   string `json:"trace_id"`
+	InputLine     uint64 `json:"input_line"`
+	TraceID       string `json:"trace_id"`
+	RequestSHA256 string `json:"request_sha256"`
 }
 
 // A wrapOutput writes them. It keeps the first error: that nobody reads is no
@@ -114,9 +116,9 @@ func (o *wrapOutput) write(l wrapLine) {
 	}
 }
 
-func (o *wrapOutput) recorded(r attest.Recorded) {
+func (o *wrapOutput) recorded(inputLine uint64, r *attest.Recorded) {
 	if r.Call != nil {
-		o.write(wrapLine{Call: newWrapCall(r.Line, r.Call)})
+		o.write(wrapLine{Call: newWrapCall(inputLine, r.Line, r.Call)})
 	}
 }
 
@@ -130,7 +132,7 @@ func (o *wrapOutput) ended(e *attest.Ended, err error) {
 		Lines: e.LinesAfter, LastSHA256: e.End.Digest, KeyID: e.KeyID, SideFiles: append([]string{}, e.SideFiles...),
 	}
 	if e.Open != nil {
-		end.Open = &wrapOpen{e.Open.Line, e.Open.TraceID}
+		end.Open = &wrapOpen{e.Open.Line, e.Open.TraceID, e.Open.RequestSHA256}
 	}
 	if err != nil {
 		end.Error = err.Error()
@@ -138,10 +140,10 @@ func (o *wrapOutput) ended(e *attest.Ended, err error) {
 	o.write(wrapLine{End: end})
 }
 
-func newWrapCall(line uint64, x *verify.Exchange) *wrapCall {
+func newWrapCall(inputLine, line uint64, x *verify.Exchange) *wrapCall {
 	rec := x.Record
 	c := &wrapCall{
-		TraceID: x.Request.TraceID, Line: line,
+		InputLine: inputLine, TraceID: x.Request.TraceID, Line: line,
 		RecordSHA256: rec.RecordSHA256, RequestSHA256: rec.RequestSHA256, ResultSHA256: rec.ResultSHA256,
 		Session: rec.Session, Sequence: rec.Sequence, Tier: rec.Isolation, Unanswered: rec.Unanswered,
 		Steps: []wrapStep{}, Artifacts: []wrapArtifact{},
@@ -191,7 +193,10 @@ func (o *wrapOutput) forward(ctx context.Context, w *attest.Wrapped, calls io.Re
 		case line.err != nil:
 			return line.err
 		}
+		// On the list before it can run: it may have, whatever ends this process.
+		list.add(line.text)
 		if err := w.Send(line.text); err != nil {
+			list.takeBack()
 			return err
 		}
 		// While it runs, see whether it was the last: a runner of a single call
@@ -216,9 +221,10 @@ func (o *wrapOutput) forward(ctx context.Context, w *attest.Wrapped, calls io.Re
 			return nil // Close says it again
 		case outcome == nil: // a blank line
 		case outcome.Refused != nil:
+			list.takeBack()
 			o.refused(outcome.Refused)
 		default:
-			list.add(outcome)
+			o.recorded(outcome.Line, outcome.Recorded)
 		}
 	}
 }
@@ -273,8 +279,9 @@ func readCall(r *bufio.Reader) ([]byte, error) {
 // An expectedList adds to a file the calls that were forwarded, but for those that
 // were refused: what verify --expect wants of the bundle. A nil one does nothing.
 type expectedList struct {
-	file *os.File // at its end, locked
-	err  error    // the first
+	file   *os.File // locked
+	before int64    // where the last call that was added begins
+	err    error    // the first
 }
 
 // openExpected opens the list, which may have the calls of earlier runs.
@@ -318,12 +325,26 @@ func checkExpected(ctx context.Context, f *os.File) error {
 	return nil
 }
 
-// add adds a call that was recorded, or is open.
-func (l *expectedList) add(o *attest.Outcome) {
-	if l == nil || l.err != nil || o == nil || o.RequestSHA256 == "" {
+// add adds a call, unless the line is none.
+func (l *expectedList) add(line []byte) {
+	if l == nil || l.err != nil {
 		return
 	}
-	_, l.err = fmt.Fprintf(l.file, "%s %s\n", o.RequestSHA256, o.TraceID)
+	var end int64
+	if end, l.err = l.file.Seek(0, io.SeekEnd); l.err != nil {
+		return
+	}
+	l.before = end
+	if c, refused := call.Parse(line); refused == nil {
+		_, l.err = fmt.Fprintf(l.file, "%s %s\n", c.Request.Digest(), c.Request.TraceID)
+	}
+}
+
+// takeBack takes the last call from the list: it did not run.
+func (l *expectedList) takeBack() {
+	if l != nil && l.err == nil {
+		l.err = l.file.Truncate(l.before)
+	}
 }
 
 // discard closes a list of a run that was none. One that is empty is not left.

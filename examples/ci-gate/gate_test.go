@@ -104,6 +104,7 @@ func TestGate(t *testing.T) {
 			cases = append(cases, testCase{what + " " + c[0], attest, files, 2, last})
 		}
 	}
+	cases = append(cases, testCase{"another program", "true", good, 2, ""})
 	for _, c := range cases {
 		for _, by := range []string{"arguments", "environment"} {
 			t.Run(c.name+" by "+by, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestGate(t *testing.T) {
 				if have := cmd.ProcessState.ExitCode(); have != c.status {
 					t.Errorf("have exit status %d, want %d\n%s%s", have, c.status, &stdout, &stderr)
 				}
-				if verified := strings.Contains(stdout.String(), ": verified\n"); verified != (c.status == 0) {
+				if verified := strings.Contains(stdout.String(), `"verdict":"verified"`); verified != (c.status == 0) {
 					t.Errorf("have %s", &stdout)
 				}
 				if have := stderr.String(); c.status != 0 && !strings.HasSuffix(have, "\n") || !strings.Contains(have, "gate: FAILED: "+c.last) && c.status != 0 {

@@ -83,7 +83,10 @@ class Harness:
         lines = (line + self._wrap.stdout.read()).split(b"\n")  # to EOF; the last is cut, or empty
         self._wrap.stdout.close()
         status = self._wrap.wait()
-        end = json.loads(lines[-2]).get("end") if len(lines) > 1 else None
+        try:
+            end = json.loads(lines[-2]).get("end") if len(lines) > 1 else None
+        except ValueError:  # cut
+            end = None
         if not end or end["error"] or not end["sealed"]:
             text = f"wrap: exit status {status}: " + (end["error"] if end else "it has no end line")
             if end and end["open"]:

@@ -2,7 +2,7 @@
 // at a time; the runner has a view of the machine in which there is neither the key
 // nor the bundle. What became of a call is known when it is signed and on disk.
 //
-//	go run ./examples/harness --key harness.key --bundle bundle.jsonl --runner bin/plimsoll-run calls.jsonl
+//	go run ./examples/harness --key harness.key --bundle bundle.jsonl --runner bin/plimsoll-run testdata/seed-session/calls.jsonl
 //
 // It exits with 0 when each call has an answer and all of the evidence is signed.
 package main

@@ -84,23 +84,17 @@ func Start(v *View) (*Process, error) {
 			f.Close()
 		}
 	}
-	pipe := func(down bool) (*os.File, error) {
+	for _, down := range []bool{true, false, false, true, false} {
 		r, w, err := os.Pipe()
 		if err != nil {
+			closeAll(theirs)
+			closeAll(ours)
 			return nil, err
 		}
 		if down {
 			theirs, ours = append(theirs, r), append(ours, w)
-			return w, nil
-		}
-		theirs, ours = append(theirs, w), append(ours, r)
-		return r, nil
-	}
-	for _, down := range []bool{true, false, false, true, false} {
-		if _, err := pipe(down); err != nil {
-			closeAll(theirs)
-			closeAll(ours)
-			return nil, err
+		} else {
+			theirs, ours = append(theirs, w), append(ours, r)
 		}
 	}
 	p.Stdin, p.Stdout, p.Stderr, p.orders = ours[0], ours[1], ours[2], ours[3]
