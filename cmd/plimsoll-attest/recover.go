@@ -22,10 +22,10 @@ func newRecover(std *streams) *cobra.Command {
 		Use:   "recover --pub FILE --bundle FILE [--cut]",
 		Short: "Show, or cut off, what a killed writer left after the last checkpoint",
 		Long: `Show what a killed writer left after the last checkpoint of a bundle. With --cut,
-move it into a side file beside the bundle, which then verifies if anything is left: a torn line takes
-all lines after the last checkpoint with it, so sign their run log again. What can
-be sealed instead, by "checkpoint", is named. A bundle that shows more than an
-interruption is refused and left as it is.
+move it into a side file beside the bundle, which then verifies if anything is
+left: a torn line takes all lines after the last checkpoint with it, so sign their
+run log again. What can be sealed instead, by "checkpoint", is named. A bundle that
+shows more than an interruption is refused and left as it is.
 
 ` + exitHelp + `
 Without --cut, anything after the last checkpoint is status 1.`,
