@@ -124,10 +124,14 @@ func (c *command) do(ctx context.Context) error {
 	var code int32
 	select {
 	case <-ended:
-		if waitErr == nil {
-			code = exitCode(status)
-		} else if code, err = c.orphaned(waitErr); err != nil {
-			return err
+		code = exitCode(status)
+		if waitErr == nil && code == 128+int32(unix.SIGKILL) && c.run.ending() {
+			waitErr = errors.New("the command was killed")
+		}
+		if waitErr != nil {
+			if code, err = c.orphaned(waitErr); err != nil {
+				return err
+			}
 		}
 	case <-timeout:
 		code = 124
@@ -262,14 +266,14 @@ func (c *command) notStarted(err error) error {
 	return c.emit(exitEvent(code))
 }
 
-// orphaned answers for a command whose sandbox ended under it. When it was ended
-// for a limit, or with its main process, the command was killed by signal 9, and
-// that is its exit; else nothing is known.
+// orphaned answers for a command whose sandbox ended under it, or killed it in
+// ending. When it was ended for a limit, or with its main process, the command was
+// killed by signal 9, and that is its exit; else nothing is known.
 func (c *command) orphaned(err error) (int32, error) {
 	select {
 	case <-c.run.gone:
 	case <-time.After(killTime):
-		return 0, connect.NewError(connect.CodeUnavailable, err)
+		return 0, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the sandbox is ending: %w", err))
 	}
 	c.run.mu.Lock()
 	defer c.run.mu.Unlock()

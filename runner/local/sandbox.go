@@ -408,10 +408,22 @@ func (r *run) endLocked(cause, detail string) {
 			}
 		}
 	}
+	// The kernel first: without its file server it would kill the guest's processes
+	// one by one, and say so.
+	if fd, ok := r.pidfds[r.sandboxPID]; ok {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
 	for _, fd := range r.pidfds {
 		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	}
 	_ = r.cmd.Process.Kill()
+}
+
+// ending reports whether somebody has ended the run.
+func (r *run) ending() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cause != ""
 }
 
 // watch waits until a run is over, removes what it leaves, and says what became
